@@ -27,8 +27,8 @@ EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]]
     "axolotl-lora-8b.yml": (
         "llama3-8b",
         {**HF, **FLASH, "batch": 64, "seq": 4096, "dtype": "bf16", "base": "int8", "optimizer": "adamw-8bit",
-         "train": f"lora:r=32,{EVERY},dropout=0.05"},
-        {"micro_batch": 2, **FULL}, {"lora_modules_to_save"},
+         "train": f"lora:r=32,{EVERY},dropout=0.05,save=embed_tokens+lm_head"},
+        {"micro_batch": 2, **FULL}, set(),
     ),
     "axolotl-qlora-fsdp-70b.yaml": (
         "llama3-70b",
@@ -386,7 +386,7 @@ def test_settings_that_the_software_rejects_are_refused_at_their_line(data: dict
     ("data", "word"),
     [
         ({**TRL, "use_peft": True, "use_dora": True}, "use_dora"),
-        ({**TRL, "use_peft": True, "lora_modules_to_save": ["lm_head"]}, "lora_modules_to_save"),
+        ({**TRL, "use_peft": True, "lora_modules_to_save": ["norm", "lm_head"]}, "lora_modules_to_save"),
         ({**TRL, "optim": "ademamix"}, "optim"),
         ({**LLAMA_FACTORY, "finetuning_type": "freeze"}, "finetuning_type"),
         ({**LLAMA_FACTORY, "lora_target": "q_proj,lm_head"}, "lora_target"),

@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 
 from lockstep import workload
+from lockstep.base.errors import UnknownName
 from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import Adapters, Piece, Transformer, kept_tensors, layer_weights
 from lockstep.describe.workload.adapters import read_adapters
 from lockstep.describe.workload.huggingface import config_of
 from lockstep.describe.workload.modules import modules_of
+from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.layer import head_work
+from lockstep.price.kernels.shard import Shard
 from lockstep.price.layout import Job, Layout, Recipe, memory, trained_parameters
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("peft_trained.jsonl").read_text("utf-8").splitlines()]
@@ -97,3 +101,36 @@ def test_four_bits_leave_experts_that_are_one_parameter() -> None:
 def test_types_that_are_not_known_have_a_linear_layer_for_every_matrix() -> None:
     assert modules_of("").experts == "apart"
     assert modules_of("llama").joint == ()
+
+
+@pytest.mark.parametrize("stack", ["trl", "hf-trainer"])
+@pytest.mark.parametrize(("save", "tables"), [("lm_head", 1), ("lm_head+embed_tokens", 2)])
+@pytest.mark.parametrize("name", ["llama3-8b", "llama3.2-1b"])
+def test_what_is_trained_whole_is_a_copy_in_the_format_of_the_frozen_one(
+    name: str, save: str, tables: int, stack: str
+) -> None:
+    """PEFT 0.21.2, modules_to_save: one more table each, also of a tied model, with two moments in bf16 as well."""
+    model = workload.model(name)
+    assert isinstance(model, Transformer)
+    plain, found = (
+        memory(job(model, words, stack), MACHINE, Layout().grid()) for words in ("lora:r=8", f"lora:r=8,save={save}")
+    )
+    table_B = 2 * tables * model.vocab * model.hidden
+    assert float(found.parameters_B - plain.parameters_B) == pytest.approx(table_B)
+    assert float(found.optimizer_B - plain.optimizer_B) == pytest.approx(2 * table_B)
+
+
+def test_a_head_that_is_trained_has_a_gradient_of_its_weights() -> None:
+    """Two products backward, where a frozen head has that of its input alone."""
+    llama, grid = workload.model("llama3-8b"), Layout().grid()
+    assert isinstance(llama, Transformer)
+    work = {}
+    for words in ("lora:r=8", "lora:r=8,save=lm_head"):
+        recipe = job(llama, words, "hf-trainer").recipe
+        work[words] = head_work(Shard(llama, grid, recipe, Clock.of(MACHINE.device, recipe))).backward.matmul_s
+    assert float(work["lora:r=8,save=lm_head"]) > 1.9 * float(work["lora:r=8"])
+
+
+def test_modules_to_save_that_are_not_tables_are_refused() -> None:
+    with pytest.raises(UnknownName, match="lm_head"):
+        read_adapters("lora:r=8,save=norm")

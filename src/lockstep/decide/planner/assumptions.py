@@ -349,6 +349,8 @@ def _memory(job: Job, layout: Layout) -> Iterator[str]:
     if recipe.adapters is not None:
         kept = "kept as other parameters are" if recipe.habits.half_adapters else "in fp32 with gradients and moments"
         yield f"{recipe.adapters.describe()} are trained, {kept}; all else is frozen"
+        if recipe.adapters.saved:
+            yield f"copies of {' and '.join(recipe.adapters.saved)} are trained whole, as wide as the frozen ones"
         if recipe.base is not None:
             yield f"matrices of blocks are stored in {recipe.base}, {recipe.base_B:.3g} B each, and used wide"
         return

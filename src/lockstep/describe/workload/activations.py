@@ -198,7 +198,7 @@ def _logits(model: Transformer, piece: Piece, logit_B: Number, loss: str = "whol
     yield KeptTensor("logits", at_once, "tp", FULL)
     gradient_B = GRADIENT_B[loss] or piece.element_B
     yield KeptTensor("head input gradient", piece.tokens * model.hidden * gradient_B, "sequence", FULL)
-    if not piece.adapters:
+    if piece.adapters is None or "lm_head" in piece.adapters.saved:
         yield KeptTensor("head weight gradient", columns * model.hidden * gradient_B, "tp", FULL)
 
 

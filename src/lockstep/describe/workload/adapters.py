@@ -53,7 +53,9 @@ SUMMED = ("expert gate", "expert up", "expert down")
 BLOCKS = ("attention", "recurrent", "mlp", "routed_experts", "shared_experts")
 """Categories of weights that are linear layers of a block."""
 MOST_RANK = 4096
-SETTINGS = ("r", "targets", "dropout")
+SETTINGS = ("r", "targets", "dropout", "save")
+SAVED = {"embed_tokens": "embedding", "lm_head": "head"}
+"""Modules that may be trained whole beside adapters, by the part of the model that each is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Adapters:
     """Keys of NAMES."""
     dropout_frac: float = 0.0
     """Share of their inputs that a dropout before A sets to zero; its output and mask wait for the backward pass."""
+    saved: tuple[str, ...] = ()
+    """Of SAVED, what is trained whole: a copy beside the frozen one, in its format (PEFT's modules_to_save)."""
     modules: Modules = SEPARATE
     """What they find in the model; without one, a linear layer for every matrix."""
 
@@ -129,6 +133,13 @@ class Adapters:
         dropout = f" with dropout of {self.dropout_frac:g}" if self.dropout_frac else ""
         return f"adapters of rank {self.rank} on {names or ', '.join(self.targets)}{dropout}"
 
+    def copies(self, embedding: bool = True, head: bool = True, *, vocab: int, hidden: int) -> tuple[Weight, ...]:
+        """The tables that are trained whole, of a part of the model with the embedding, with the head; of tied ones
+        each is a copy of its own.
+        """
+        there = {"embedding": embedding, "head": head}
+        return tuple(Weight(f"{one} copy", "head", (vocab, hidden), "vocab") for one in self.saved if there[SAVED[one]])
+
 
 def is_linear(weight: Weight) -> bool:
     """Whether a weight is a linear layer of a block, which adapters may adapt and quantised bases quantise."""
@@ -147,7 +158,11 @@ def read_adapters(text: str, where: str | None = "--train") -> Adapters:
     dropout_frac = parse_frac(given.get("dropout", "0"), where)
     if not 0 <= dropout_frac < 1:
         raise BadInput(f"dropout must be at least 0 and below 1, got {given['dropout']!r}", where)
-    return Adapters(int(rank), _targets(given.get("targets", "all-linear"), where), dropout_frac)
+    saved = tuple(dict.fromkeys(given["save"].split("+"))) if "save" in given else ()
+    for one in saved:
+        if one not in SAVED:
+            raise UnknownName("module to save", one, SAVED, where)
+    return Adapters(int(rank), _targets(given.get("targets", "all-linear"), where), dropout_frac, saved)
 
 
 def _targets(text: str, where: str | None) -> tuple[str, ...]:

@@ -241,7 +241,8 @@ def logits_work(shard: Shard, ways: Number) -> Passes:
         return labels
     tokens, vocabulary = shard.tokens, shard.model.vocab / ways
     wide = replace(shard, clock=shard.clock.wide)
-    parts = wide.product(tokens, vocabulary, shard.model.hidden)
+    trained = shard.adapters is not None and "lm_head" in shard.adapters.saved
+    parts = (wide.trained_product if trained else wide.product)(tokens, vocabulary, shard.model.hidden)
     if again := find_way("loss", shard.recipe.loss_kind).numbers.get("again", 0.0):
         parts += Passes(Work(), wide.clock.matmul(tokens, vocabulary, shard.model.hidden) * again)
     return parts + loss_work(shard, tokens * vocabulary) + table_work(shard, ways, looked_up=False) + labels

@@ -56,6 +56,7 @@ from lockstep.price.layout.rules import RULES as RULES
 from lockstep.price.layout.rules import divisors as divisors
 from lockstep.price.layout.sharing import gradients_leave as gradients_leave
 from lockstep.price.layout.sharing import sharing_of as sharing_of
+from lockstep.price.layout.trained import copied_elems as copied_elems
 from lockstep.price.layout.trained import quantised as quantised
 from lockstep.price.layout.trained import trained_parameters as trained_parameters
 from lockstep.price.layout.ways import way as way

@@ -30,6 +30,7 @@ import numpy as np
 
 from lockstep.base.types.arrays import Number, Truth, Whole
 from lockstep.base.types.plain import Json
+from lockstep.base.types.saved import FP32_B
 from lockstep.base.types.shown import Shown
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import LayerKind, RankParameters
@@ -41,7 +42,7 @@ from lockstep.price.layout.kept import activations_B
 from lockstep.price.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, LayoutGrid, host_capacity_B
 from lockstep.price.layout.recipe import Recipe
 from lockstep.price.layout.sharing import gradients_pass, sharing_of, widened
-from lockstep.price.layout.trained import frozen_B, restored_B, trained_parameters
+from lockstep.price.layout.trained import copied_elems, frozen_B, restored_B, trained_parameters
 from lockstep.simulate.parallel.data.local import OUTER_STATE_B
 
 FRAMEWORK_B = 1.5e9
@@ -189,7 +190,7 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
     trained = trained_parameters(job, grid, held) if adapted else parameters
     if adapted:
         own_B = states_B(job, trained, partial(trained_parameters, job, grid, held))
-        weights_B, gradients_B, optimizer_B = _adapted_states(job, grid, held, parameters, trained, own_B)
+        weights_B, gradients_B, optimizer_B = _adapted_states(job, grid, stage, held, parameters, trained, own_B)
     else:
         own_B = states_B(job, parameters, partial(stage_parameters, job, grid, stage, held))
         weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters, own_B)
@@ -278,15 +279,31 @@ def _states(
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
 
 
+def _copied_states(job: Job, grid: LayoutGrid, stage: int) -> tuple[Number, Number, Number]:
+    """The same of tables that are trained whole beside adapters: all in the format of the frozen ones (PEFT)."""
+    recipe, sharing, elems = job.recipe, sharing_of(job.recipe, grid), copied_elems(job, grid, stage)
+    each_B, states = recipe.parameter_B, recipe.states
+    wide_B = states.table_B if recipe.habits.wide_tables else None
+    states_B = states.other_states_B * min(each_B, FP32_B) / FP32_B if wide_B is None else wide_B
+
+    def of(size_B: float, divided: Truth) -> Number:
+        return sharded(grid, elems * size_B, 0.0, divided)
+
+    weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, of(each_B, np.logical_not(sharing.keeps)))
+    gradients_B = np.where(gradients_pass(recipe, grid), 0.0, of(each_B, sharing.scatters))
+    return weights_B, gradients_B, np.where(grid.offload == KEEP, of(states_B, sharing.sharded), 0.0)
+
+
 def _adapted_states(
     job: Job,
     grid: LayoutGrid,
+    stage: int,
     held: Counter[LayerKind],
     whole: RankParameters,
     trained: RankParameters,
     own_B: tuple[Number, Number],
 ) -> tuple[Number, Number, Number]:
-    """The same of one rank that trains adapters and nothing else, of as many models as there are."""
+    """The same of one rank that trains adapters, and maybe copies of tables, of as many models as there are."""
     recipe, sharing = job.recipe, sharing_of(job.recipe, grid)
     given_up, dense = np.logical_not(sharing.keeps), trained.matrix_elems + trained.other_elems
     base_B = sharded(grid, *frozen_B(job, grid, held, whole), given_up)
@@ -297,7 +314,9 @@ def _adapted_states(
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, base_B + of(recipe.adapter_B, given_up))
     gradients_B = np.where(gradients_pass(recipe, grid), 0.0, of(recipe.adapter_gradient_B, sharing.scatters))
     optimizer_B = of(recipe.adapter_master_B, sharing.sharded) + sharded(grid, *own_B, sharing.sharded)
-    return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
+    tables = _copied_states(job, grid, stage)
+    optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
+    return weights_B + tables[0], gradients_B + tables[1], optimizer_B + tables[2]
 
 
 def _gathered(job: Job, grid: LayoutGrid, parameters: RankParameters, trained: RankParameters, layers: int) -> Number:

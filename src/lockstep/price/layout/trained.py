@@ -38,6 +38,16 @@ def trained_parameters(
     return found * job.recipe.objective.models
 
 
+def copied_elems(job: Job, grid: LayoutGrid, stage: int) -> Number:
+    """Elements on one rank of the tables of a stage that are trained whole beside adapters, as copies."""
+    model, adapters = job.transformer, job.recipe.adapters
+    if model is None or adapters is None or not adapters.saved:
+        return 0.0
+    first, last, _ = grid.pieces_on(stage)
+    every = adapters.copies(first, last, vocab=model.vocab, hidden=model.hidden)
+    return job.recipe.objective.models * sum((one.per_rank_elems(grid.tp) for one in every), 0.0)
+
+
 def quantised(recipe: Recipe, model: Transformer, kind: LayerKind) -> list[Weight]:
     """Matrices of a layer that a quantised base stores narrow. bitsandbytes replaces linear layers alone, so that
     experts that are one parameter stay as they are (transformers 5.24, integrations/bitsandbytes.py).

@@ -22,6 +22,7 @@ from lockstep.price.layout import (
     Job,
     LayoutGrid,
     Recipe,
+    copied_elems,
     gradients_leave,
     leaving_B,
     paged_out_B,
@@ -92,8 +93,10 @@ def _sizes(job: Job, grid: LayoutGrid, held: RankParameters) -> Sizes:
         parameters_B = of(held, recipe.parameter_B)
         return Sizes(parameters_B, parameters_B, of(held, recipe.wire_B))
     adapters = fullest_adapters(job, grid)
+    copies_B = recipe.parameter_B * np.maximum(copied_elems(job, grid, 0), copied_elems(job, grid, grid.stages - 1))
+    dense_B, expert_B = of(adapters, recipe.adapter_wire_B)
     # Of what is gathered of a frozen model nearly all are matrices of blocks, which travel as they are stored.
-    return Sizes(of(held, recipe.base_B), of(adapters, recipe.adapter_B), of(adapters, recipe.adapter_wire_B))
+    return Sizes(of(held, recipe.base_B), of(adapters, recipe.adapter_B), (dense_B + copies_B, expert_B))
 
 
 def _forwards_each(recipe: Recipe, grid: LayoutGrid) -> Number:

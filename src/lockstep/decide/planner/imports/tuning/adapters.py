@@ -14,7 +14,7 @@ from typing import Any
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.decide.planner.imports.said import Said
 from lockstep.describe.workload import Model, Transformer
-from lockstep.describe.workload.adapters import GROUPS, JOINED, MOST_RANK, NAMES
+from lockstep.describe.workload.adapters import GROUPS, JOINED, MOST_RANK, NAMES, SAVED
 
 ALL = ("all", "all-linear", "linear")
 PLAIN = re.compile(r"[\w.*-]+")
@@ -39,8 +39,22 @@ def defaults(said: Said, word: str, model: Model | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def lora(said: Said, words: tuple[str, str, str], targets: Sequence[str] | str | None, model: Model | None) -> str:
-    """`lora:r=...` from the settings for rank, dropout and targets; `targets` None means those that peft takes."""
+def saved(said: Said, word: str) -> str:
+    """The setting for modules that are trained whole; notes those that have none."""
+    given = said[word] or ()
+    names = [one.strip() for one in given.split(",")] if isinstance(given, str) else [str(one) for one in given]
+    if missing := [one for one in names if one not in SAVED]:
+        said.leave(word, f"{', '.join(missing)}, trained whole beside adapters")
+    kept = [one for one in names if one in SAVED]
+    return f",save={'+'.join(kept)}" if kept else ""
+
+
+def lora(
+    said: Said, words: tuple[str, str, str], targets: Sequence[str] | str | None, model: Model | None, save: str = ""
+) -> str:
+    """`lora:r=...` from the settings for rank, dropout, targets and, where the software has one, modules to save;
+    `targets` None means those that peft takes.
+    """
     rank, dropout, where = words
     if not 1 <= said[rank] <= MOST_RANK:
         raise said.refuse(rank, f"must be from 1 to {MOST_RANK}, got {said[rank]}")
@@ -48,7 +62,8 @@ def lora(said: Said, words: tuple[str, str, str], targets: Sequence[str] | str |
     if share >= 1:
         raise said.refuse(dropout, f"must be below 1, got {share:g}")
     named = named_targets(said, where, defaults(said, where, model) if targets is None else targets)
-    return f"lora:r={said[rank]},targets={named}" + (f",dropout={share:g}" if share else "")
+    kept = saved(said, save) if save else ""
+    return f"lora:r={said[rank]},targets={named}" + (f",dropout={share:g}" if share else "") + kept
 
 
 def named_targets(said: Said, where: str, given: Sequence[str] | str) -> str:

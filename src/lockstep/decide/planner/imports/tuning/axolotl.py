@@ -19,6 +19,7 @@ from lockstep.describe.workload import Model
 ALONE = "dpo:reference=none"
 OBJECTIVES = {"dpo": "dpo", "ipo": "dpo", "kto_pair": "dpo", "orpo": ALONE, "simpo": ALONE, "grpo": "grpo",
               "gdpo": "grpo", "kto": "kto"}  # fmt: skip
+SAVE = "lora_modules_to_save"
 OFFLOADING = ("offload", "offload_disk", "unsloth")
 """Of gradient_checkpointing: inputs of recomputed layers wait in host memory, or on a disk."""
 
@@ -114,7 +115,9 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
     run.base = _base(said, how)
     targets, linear = said["lora_target_modules"], said["lora_target_linear"]
     where = "lora_target_linear" if linear else "lora_target_modules" if targets else "adapter"
-    run.adapters = lora(said, ("lora_r", "lora_dropout", where), "all-linear" if linear else targets or None, model)
+    run.adapters = lora(
+        said, ("lora_r", "lora_dropout", where), "all-linear" if linear else targets or None, model, SAVE
+    )
     if linear and targets:
         said.open("lora_target_modules", "all linear layers cover them")
 

@@ -81,7 +81,9 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
     if how in ("lora", "oft"):
         # The frozen weights are loaded in half precision where products are (model/patcher.py).
         run.wide = run.dtype in ("fp32", "tf32")
-        run.adapters = lora(said, ("lora_rank", "lora_dropout", "lora_target"), said["lora_target"], model)
+        run.adapters = lora(
+            said, ("lora_rank", "lora_dropout", "lora_target"), said["lora_target"], model, "additional_target"
+        )
 
 
 def _base(said: Said) -> str | None:

@@ -25,6 +25,7 @@ GRPO = ("num_generations", "max_completion_length", "scale_rewards", "epsilon_hi
 DPO = ("precompute_ref_log_probs", "f_divergence_type", "ld_alpha", "discopop_tau", "use_weighting", "rpo_alpha")
 TILED = ("", "sft", "dpo", "grpo", "kto", "rloo", "reward")
 """Methods whose loss TRL computes in tiles; its experimental trainers hold all logits."""
+SAVE = "lora_modules_to_save"
 RLOO_BETA = 0.05
 ALONE = ("simpo", "orpo", "cpo")
 """Losses of preferences without a reference."""
@@ -91,7 +92,7 @@ def trl(said: Said, name: str, model: Model | None) -> Imported:
     if said["use_peft"]:
         targets = said["lora_target_modules"]
         where = "lora_target_modules" if targets else "use_peft"
-        run.adapters = lora(said, ("lora_r", "lora_dropout", where), targets or None, model)
+        run.adapters = lora(said, ("lora_r", "lora_dropout", where), targets or None, model, SAVE)
     elif run.base is not None:
         raise said.refuse("load_in_4bit" if said["load_in_4bit"] else "load_in_8bit", "needs adapters: use_peft is off")
     _attention(found, said)
