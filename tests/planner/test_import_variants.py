@@ -108,11 +108,14 @@ def test_a_custom_training_script_is_not_read_as_axolotl() -> None:
     [
         ("trl sft", None),
         ("trl dpo", "dpo"),
-        ("trl grpo", "grpo:reference=none"),
+        ("trl grpo", "grpo:beta=0"),
+        ("trl kto", "kto"),
+        ("trl reward", "reward"),
+        ("trl rloo", "rloo:beta=0.05"),
         ("accelerate launch examples/scripts/dpo.py", "dpo"),
         ("accelerate launch scripts/run_orpo.py --beta 0.1", "dpo:reference=none"),
         ("python examples/scripts/cpo.py --loss_type simpo", "dpo:reference=none"),
-        ("python trl/scripts/grpo.py --beta 0.04", "grpo"),
+        ("python trl/scripts/grpo.py --beta 0.04", "grpo:beta=0.04"),
         ("python train.py --beta 0.1", "dpo"),
         ("python dporous.py", None),
     ],
@@ -124,8 +127,7 @@ def test_the_method_of_a_command_is_that_of_its_program(command: str, trained: s
 
 
 def test_unsupported_training_methods_are_reported() -> None:
-    assert rows(read(f"python examples/scripts/kto.py {TRL}"))["launcher.program"] == "unknown"
-    assert rows(read(f"trl reward {TRL}"))["launcher.program"] == "unknown"
+    assert rows(read(f"python examples/scripts/gkd.py {TRL}"))["launcher.program"] == "unknown"
 
 
 def test_swift_rlhf_defaults_to_dpo() -> None:

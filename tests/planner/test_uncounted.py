@@ -64,7 +64,18 @@ def test_software_on_which_trl_runs_is_planned_for(software: str, train: str) ->
     each = layout.micro_batch // (2 if name == "DPO" else 1)
     assert f"{name}Config: per_device_train_batch_size={each}," in text
     assert f"{name}Trainer" in text
-    assert ("beta=0" in text) == (train == "grpo:reference=none")
+    # The newest Trainer's default is TRL's; the paper's form is that of software without a trainer for it.
+    assert ("beta=0" in text) == (train == "grpo:reference=none" or (train, software) == ("grpo", "hf"))
+
+
+@pytest.mark.parametrize(("train", "said"), [
+    ("kto", "KTOTrainer"), ("reward", "RewardTrainer"), ("rloo:beta=0", "RLOOConfig: beta=0"),
+    ("grpo:beta=0.04,iterations=2,steps-per-generation=4", "GRPOConfig: num_iterations=2"),
+    ("grpo:generation-batch=64", "GRPOConfig: generation_batch_size=64"),
+])  # fmt: skip
+def test_other_trainers_are_named_with_their_settings(train: str, said: str) -> None:
+    found = lockstep.plan(*MACHINE, software="hf", train=train, batch=256, seq=2048)
+    assert said in lockstep.export(found).text
 
 
 def test_software_without_a_trainer_of_an_objective_still_refuses_it() -> None:

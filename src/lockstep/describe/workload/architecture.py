@@ -291,7 +291,7 @@ class Transformer(Brief):
     """BERT's masked-language head: dense, norm, tied projection with bias. Without it an encoder has no head."""
     classifier: Classifier | None = None
     """Labels read off the last layer; after causal attention they replace the projection onto the vocabulary."""
-    model_type: str = ""
+    model_type: str = field(default="", compare=False)
     """Whose class of transformers it is, by the words of its config.json; which linear layers it has follows."""
     headless: bool = False
     """Nothing follows the last norm, as in a model that makes embeddings of texts."""

@@ -6,7 +6,7 @@
     recompute     fsdp_activation_checkpointing, full or none
     offload       fsdp_offload_params, with gradients and optimizer state
     adapters      the values of peft's LoraConfig, in a comment
-    dpo, grpo     TRL's DPOTrainer, GRPOTrainer and their arguments, in comments; a batch of the former counts pairs
+    dpo, grpo ... TRL's DPOTrainer, GRPOTrainer and their arguments, in comments; a batch of the former counts pairs
 
 FSDP2 reduces gradients in the format of its matrix products (utils/dataclasses.py, set_mixed_precision); a comment says
 so where more bytes were planned. Source: commands/launch.py, commands/config/config_args.py, parallelism_config.py and
@@ -38,7 +38,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
 OPTIMIZERS = {"adam": "adamw_torch with weight_decay 0", "adamw": "adamw_torch", "adamw-8bit": "adamw_bnb_8bit",
               "adamw-8bit-torchao": "adamw_torch_8bit", "adafactor": "adafactor", "lion-8bit": "lion_8bit",
               "schedule-free-adamw": "schedule_free_adamw"}  # fmt: skip
-TRL = {"dpo": "DPOConfig", "grpo": "GRPOConfig"}
+TRL = {"dpo": "DPOConfig", "kto": "KTOConfig", "reward": "RewardConfig", "grpo": "GRPOConfig", "rloo": "RLOOConfig"}
 """TRL's arguments, which extend TrainingArguments, by objective."""
 PAGED = {"adamw": "paged_adamw_32bit", "adamw-8bit": "paged_adamw_8bit", "lion-8bit": "paged_lion_8bit"}
 """Names of `optim` where states that find no room are in host memory."""
@@ -120,10 +120,15 @@ def _objective(recipe: Recipe) -> Iterator[str]:
         return
     trainer = f"{TRL[objective.name].removesuffix('Config')}Trainer"
     yield f"TRL runs it: {trainer}, launched with this file (--train {recipe.train})"
-    if objective.name == "grpo":
-        refers = objective.frozen + objective.bare > 0
-        yield "GRPOConfig: beta above 0, or no reference model is held" if refers else "GRPOConfig: beta=0"
-        yield "GRPOConfig: use_vllm, vllm_mode and num_generations are left to you: generation is not planned here"
+    if objective.name in ("grpo", "rloo"):
+        config, refers = TRL[objective.name], objective.frozen + objective.bare > 0
+        yield f"{config}: beta above 0, or no reference model is held" if refers else f"{config}: beta=0"
+        if objective.iterations > 1:
+            yield f"{config}: num_iterations={objective.iterations}"
+        if objective.every:
+            each = objective.every // objective.iterations
+            yield f"{config}: {'generation_batch_size' if objective.in_sequences else 'steps_per_generation'}={each}"
+        yield f"{config}: use_vllm, vllm_mode and num_generations are left to you: generation is not planned here"
 
 
 def _modules(job: Job) -> str:

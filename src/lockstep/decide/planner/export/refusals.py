@@ -75,7 +75,8 @@ def refuse_formats(
     narrow = (recipe.cached_B, recipe.cached_attention_B, recipe.dispatch_B)
     no.when(any(size_B is not None for size_B in narrow), "activations kept or sent in a separate format")
     no.when(recipe.adapters is not None and not adapters, f"adapters (--train {recipe.train})")
-    other = recipe.objective.forwards > 1 and recipe.objective.name not in objectives
+    own = recipe.objective.repeats or recipe.objective.name in ("grpo", "rloo", "reward")
+    other = own and recipe.objective.name not in objectives
     no.when(other, f"{recipe.objective.name} (--train {recipe.train})")
     no.when(recipe.local_steps > 1, f"local steps (--local-steps {recipe.local_steps})")
     no.when(recipe.vocab_parallel != "none", f"vocabulary layers over stages ({recipe.vocab_parallel})")
