@@ -109,7 +109,7 @@ def test_sensitivity_keeps_its_keys(answers: dict[str, Session]) -> None:
 
 def test_catalog_lists_every_kind_with_sources(answers: dict[str, Session]) -> None:
     answer = answers["catalog"].json()
-    assert list(answer) == ["models", "devices", "clusters", "links", "stacks"]
+    assert list(answer) == ["models", "devices", "clusters", "links", "stacks", "optimizers"]
     assert all(row["source"] for row in answer["models"])
     for shelf in ("devices", "clusters", "links"):
         for row in answer[shelf]:
