@@ -159,6 +159,23 @@ def test_several_writers_of_one_file_keep_every_answer(tmp_path: Path) -> None:
         assert all(file.answer(bytes([one]) * 16) == packed(list(range(one))) for one in range(200))
 
 
+def test_an_answer_that_arrives_while_another_writer_opens_the_file_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came between reading the file and looking for a torn last line, and was blanked as such a line."""
+    path, clear = tmp_path / "a.sweep", SweepFile._clear_damage
+    with SweepFile(path) as first:
+
+        def late(self: SweepFile) -> None:
+            first.add([(b"late" * 4, packed([1, 2, 3]))])
+            clear(self)
+
+        monkeypatch.setattr(SweepFile, "_clear_damage", late)
+        with SweepFile(path) as second:
+            assert second.answer(b"late" * 4) == packed([1, 2, 3])
+            assert second.damaged == 0
+
+
 def test_a_full_disk_is_reported_and_keeps_existing_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, write, room = tmp_path / "a.sweep", os.write, [0]
     answers = [(bytes([one]) * 16, packed({"of": one})) for one in range(3)]

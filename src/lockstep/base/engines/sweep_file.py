@@ -13,6 +13,7 @@ written, and several writers do not harm each other. The file is read as data: n
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -129,7 +130,7 @@ class SweepFile:
             os.close(self._handle)
 
     def _append(self, lines: bytes) -> None:
-        with self._located():
+        with self._located(), self._alone():
             append(self._handle, (b"" if os.fstat(self._handle).st_size else _twice(MAGIC)) + lines)
 
     def _read_first(self) -> None:
@@ -166,13 +167,27 @@ class SweepFile:
 
     def _clear_damage(self) -> None:
         """Blanks damaged lines and a last one without its end, so that they are said once and continue nothing."""
-        size = os.fstat(self._handle).st_size
-        torn = [(self._end, size - self._end)] if size > self._end else []
-        with open(self.path, "r+b") as file:
-            for place, length in self._damaged + torn:
-                file.seek(place)
-                file.write(b" " * (length - 1) + b"\n")
-        self._end = size
+        with self._alone():
+            # What another writer appended in the meantime is whole, and no damage.
+            self._refresh()
+            size = os.fstat(self._handle).st_size
+            torn = [(self._end, size - self._end)] if size > self._end else []
+            with open(self.path, "r+b") as file:
+                for place, length in self._damaged + torn:
+                    file.seek(place)
+                    file.write(b" " * (length - 1) + b"\n")
+            self._end = size
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other writer appends or clears damage, where the file system has locks."""
+        with suppress(OSError):
+            fcntl.flock(self._handle, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                fcntl.flock(self._handle, fcntl.LOCK_UN)
 
     @contextmanager
     def _located(self) -> Iterator[None]:
