@@ -526,6 +526,23 @@ def test_a_single_device_shards_nothing(tmp_path: Path) -> None:
         assert lockstep.memory(f"llama3.2-1b@{file}", cluster="h100-sxm:4", seq=512).to_dict()["layout"]["zero"] == 3
 
 
+def test_tables_that_are_trained_beside_adapters_are_read() -> None:
+    """PEFT's modules_to_save, by each program's word; other modules are said to be left out."""
+    asked = [
+        ({**TRL, "use_peft": True}, "lora_modules_to_save"),
+        ({**AXOLOTL, "adapter": "lora"}, "lora_modules_to_save"),
+        ({**LLAMA_FACTORY, "finetuning_type": "lora"}, "additional_target"),
+        ({**SWIFT, "tuner_type": "lora"}, "modules_to_save"),
+    ]
+    for data, word in asked:
+        found = read({**data, word: ["embed_tokens", "lm_head"]})
+        assert str(found.words["train"]).endswith(",save=embed_tokens+lm_head"), data
+        assert word not in {row.word for row in found.table if row.kind in LOUD}
+        left = read({**data, word: ["lm_head", "norm"]})
+        assert str(left.words["train"]).endswith(",save=lm_head"), data
+        assert word in {row.word for row in left.table if row.kind in LOUD}
+
+
 def test_objectives_follow_the_software() -> None:
     objectives = [
         ({**TRL, "beta": 0.1}, "dpo"),

@@ -112,7 +112,7 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
     if said["target_regex"]:
         said.leave("target_regex", "adapters on modules of a pattern; all linear layers are taken")
     dropout = "lora_dropout_p" if "lora_dropout_p" in said else "lora_dropout"
-    run.adapters = lora(said, ("lora_rank", dropout, where), said[where], model)
+    run.adapters = lora(said, ("lora_rank", dropout, where), said[where], model, "modules_to_save")
 
 
 def _bits(said: Said) -> str:
