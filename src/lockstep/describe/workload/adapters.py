@@ -50,6 +50,7 @@ GROUPS = {
 ROWS = ("attention out", "cross attention out", "down", "shared down", "recurrent out", "recurrent steps")
 """Weights whose rows tensor parallelism cuts."""
 SUMMED = ("expert gate", "expert up", "expert down")
+"""Matrices of all experts of a layer, where they are parts of one parameter."""
 BLOCKS = ("attention", "recurrent", "mlp", "routed_experts", "shared_experts")
 """Categories of weights that are linear layers of a block."""
 MOST_RANK = 4096
@@ -133,7 +134,7 @@ class Adapters:
         dropout = f" with dropout of {self.dropout_frac:g}" if self.dropout_frac else ""
         return f"adapters of rank {self.rank} on {names or ', '.join(self.targets)}{dropout}"
 
-    def copies(self, embedding: bool = True, head: bool = True, *, vocab: int, hidden: int) -> tuple[Weight, ...]:
+    def copies(self, embedding: bool, head: bool, *, vocab: int, hidden: int) -> tuple[Weight, ...]:
         """The tables that are trained whole, of a part of the model with the embedding, with the head; of tied ones
         each is a copy of its own.
         """

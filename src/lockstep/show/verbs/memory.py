@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lockstep.price.layout import Job, Memory
 
 
-ALONE = "is for a machine without a MODEL, as in lockstep memory -c rtx-4090:1"
+ALONE = "applies to a machine without a MODEL, as in lockstep memory -c rtx-4090:1"
 
 
 @overload
@@ -74,7 +74,7 @@ def memory(
         }
         for name, value in of_one.items():
             if value is not None:
-                raise BadInput("is for one model; give a MODEL", name)
+                raise BadInput("applies to one model; give a MODEL", name)
         return read_trainable(cluster, {**words, "samples": samples, "epochs": epochs})
     for name, value in {"--samples": samples, "--epochs": epochs}.items():
         if value is not None:
