@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from lockstep.base.types.shown import Shown
 from lockstep.base.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
 from lockstep.decide.planner.assumptions import assumptions
 from lockstep.decide.planner.batches import OfBatch, shared_with_others
+from lockstep.decide.planner.course import Course
 from lockstep.decide.planner.from_file import imported
 from lockstep.decide.planner.interval import Ends, Interval, spread_on
 from lockstep.decide.planner.support import Support, support
@@ -21,7 +22,7 @@ from lockstep.decide.planner.uncounted import not_counted, said_not_counted
 from lockstep.decide.planner.utilisation import Utilisation, model_flops, utilisation
 from lockstep.describe.hardware import Cluster
 from lockstep.price.kernels.clock import Clock
-from lockstep.price.layout import Job, Layout, Memory, check, grids_of, group_summary, memory, stage_memory
+from lockstep.price.layout import Job, Layout, Memory, Recipe, check, grids_of, group_summary, memory, stage_memory
 from lockstep.price.step import Step, price_step, step_timeline
 from lockstep.simulate.parallel.piece import Hiding
 from lockstep.simulate.program import Timeline
@@ -135,10 +136,31 @@ class Estimate(Shown):
         price = hourly_price_usd(self.cluster)
         return None if price is None else price * self.job.devices / SECONDS_PER_HOUR / self.tokens_per_s
 
-    def campaign(self, tokens: float) -> tuple[float, float | None]:
-        """(days, dollars or None) to train on `tokens` tokens without interruptions."""
-        days = tokens / self.tokens_per_s / SECONDS_PER_DAY
-        return days, None if self.cost_per_token is None else self.cost_per_token * tokens
+    def campaign(self, aim: float | Course) -> tuple[float, float | None]:
+        """(days, dollars or None) to train on so many tokens, or over a data set, without interruptions."""
+        seconds = self._course_s(aim) if isinstance(aim, Course) else aim / self.tokens_per_s
+        price = hourly_price_usd(self.cluster)
+        cost = None if price is None else price * self.job.devices * seconds / SECONDS_PER_HOUR
+        return seconds / SECONDS_PER_DAY, cost
+
+    def _course_s(self, course: Course) -> float:
+        """Seconds of all steps over a data set, each with rows of the mean length, and those that end epochs shorter.
+
+        With pipelines a shorter step takes its share of a whole one.
+        """
+        steps, recipe = course.steps(self.job, self.layout), self.job.recipe
+        whole_s = self._step_s(replace(recipe, seq=steps.row_tokens))
+        share = steps.closing_microbatches / self.accumulation_steps
+        closing_s = whole_s * share
+        if steps.closing and self.layout.pp == 1:
+            closing_s = self._step_s(replace(recipe, seq=steps.row_tokens, batch=round(recipe.batch * share)))
+        return (steps.steps - steps.closing) * whole_s + steps.closing * closing_s
+
+    def _step_s(self, recipe: Recipe) -> float:
+        """Seconds of a step with another recipe."""
+        if recipe == self.job.recipe:
+            return self.step_time_s
+        return estimate(replace(self.job, recipe=recipe), self.cluster, self.layout).step_time_s
 
     @property
     def support(self) -> Support:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from lockstep.base.errors import BadInput, Infeasible, UnknownName, Violation
 from lockstep.base.units import SECONDS_PER_DAY, format_time
+from lockstep.decide.planner.course import Course
 from lockstep.decide.planner.estimate import hourly_price_usd
 from lockstep.decide.planner.result import Plan
 from lockstep.decide.planner.utilisation import model_flops
@@ -35,6 +36,13 @@ class Goal:
     objective: str = "time"
     tokens: float | None = None
     deadline_s: float | None = None
+    course: Course | None = None
+    """The passes over a data set in which the tokens are read; None where they are read once, in equal steps."""
+
+    @property
+    def aim(self) -> float | Course | None:
+        """What is read."""
+        return self.tokens if self.course is None else self.course
 
     def check(self, cluster: Cluster) -> None:
         """Raises BadInput when the goal cannot be judged on `cluster`."""
@@ -64,7 +72,7 @@ class Goal:
 
     def planned_s(self, found: Plan) -> float:
         """Seconds for the tokens in the best layout found. 0 where no tokens are given."""
-        return 0.0 if self.tokens is None else found.best.campaign(self.tokens)[0] * SECONDS_PER_DAY
+        return 0.0 if self.aim is None else found.best.campaign(self.aim)[0] * SECONDS_PER_DAY
 
     def hopeless(self, job: Job, cluster: Cluster) -> bool:
         """Whether even the full peak rate misses the deadline, so that no layout need be searched."""

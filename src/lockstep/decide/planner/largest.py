@@ -16,6 +16,7 @@ import numpy as np
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.candidates import Sized, candidates
+from lockstep.decide.planner.course import Course
 from lockstep.decide.planner.estimate import SECONDS_PER_HOUR, hourly_price_usd
 from lockstep.decide.planner.pins import Pins
 from lockstep.decide.planner.trainable import Fit, Larger, Method, Row, Trainable
@@ -52,15 +53,13 @@ STATES_FRAC = 0.9
 parameters may take less than matrices do."""
 
 
-def trainable(
-    cluster: Cluster, methods: Sequence[Method], pins: Pins, words: Json, samples: float, epochs: float
-) -> Trainable:
+def trainable(cluster: Cluster, methods: Sequence[Method], pins: Pins, words: Json, course: Course) -> Trainable:
     """What `cluster` trains by each method, with layouts that agree with `pins`.
 
     `words` are keywords of `memory` that every row shares, the cluster among them. Raises BadInput where no model reads
     such sequences, and where none has such a layout.
     """
-    asked = _Asked(cluster, pins, words, samples * epochs)
+    asked = _Asked(cluster, pins, words, course)
     seq = methods[0].recipe.seq
     every = {name: [one for one in models if one[1].max_positions >= seq] for name, models in families().items()}
     rows = [asked.row(family, models, one) for one in methods for family, models in every.items() if models]
@@ -69,7 +68,8 @@ def trainable(
     if all(row.fit is None and row.larger is None for row in rows):
         batch = methods[0].recipe.batch
         raise BadInput(f"no layout on {asked.devices:,} devices has these options with a batch of {batch:,} sequences")
-    data: Json = {"samples": samples, "sample_tokens": methods[0].recipe.sample_tokens, "epochs": epochs}
+    first = methods[0].recipe
+    data: Json = {"samples": course.count, "sample_tokens": first.sample_tokens, "epochs": course.epochs}
     return Trainable(cluster, tuple(methods), data, tuple(rows))
 
 
@@ -86,8 +86,8 @@ class _Model:
 class _Asked:
     """What is asked of every family and method."""
 
-    def __init__(self, cluster: Cluster, pins: Pins, words: Json, sequences: float) -> None:
-        self.cluster, self.pins, self.words, self.sequences = cluster, pins, words, sequences
+    def __init__(self, cluster: Cluster, pins: Pins, words: Json, course: Course) -> None:
+        self.cluster, self.pins, self.words, self.course = cluster, pins, words, course
         self.devices, self.capacity_B = cluster.num_devices, cluster.device.memory_B
         self.machines = machines(self.devices)
         self.sized = dict[tuple[object, ...], list[Sized]]()
@@ -145,7 +145,7 @@ class _Asked:
         if layout.offload == PAGED:  # What finds room on the device is there.
             memory_B = float(memory(job, self.cluster, layout.grid()).total_B)
         price, tokens_per_s = hourly_price_usd(self.cluster), job.step_units / step_time_s
-        time_s = self.sequences * job.recipe.attended_tokens / tokens_per_s
+        time_s = self.course.tokens(job.recipe) / tokens_per_s
         cost = None if price is None else price * self.devices * time_s / SECONDS_PER_HOUR
         speed, words = (step_time_s, tokens_per_s, time_s, cost), self._words(asked, layout)
         return Fit(job.model.name, asked.parameters, layout, memory_B, *speed, words)

@@ -11,6 +11,7 @@ from lockstep.base.errors import Infeasible, Violation
 from lockstep.base.types.progress import Progress
 from lockstep.base.units import format_frac, format_size
 from lockstep.decide.planner.alike import TOGETHER
+from lockstep.decide.planner.course import Course
 from lockstep.decide.planner.estimate import Estimate, estimates
 from lockstep.decide.planner.goal import Goal, check_tokens
 from lockstep.decide.planner.interval import Ends
@@ -24,7 +25,7 @@ from lockstep.decide.planner.space import Space
 from lockstep.decide.planner.together import Together
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import Model
-from lockstep.price.layout import OFFLOAD, OFFLOAD_OPTIMIZER, Job, Layout, Recipe, host_capacity_B
+from lockstep.price.layout import OFFLOAD, OFFLOAD_OPTIMIZER, Job, Layout, Recipe, host_capacity_B, is_safe
 
 
 def plan(
@@ -33,6 +34,7 @@ def plan(
     recipe: Recipe,
     *,
     tokens: float | None = None,
+    course: Course | None = None,
     deadline_s: float | None = None,
     objective: str = "time",
     top: int = 5,
@@ -45,16 +47,18 @@ def plan(
 ) -> Plan:
     """The best layouts of `model` on `cluster`.
 
-    Args: `tokens` to train on, for days and dollars; `deadline_s` with `tokens` finds the fewest devices, up to the
-    cluster's, that finish in time; `objective` "time" uses the whole cluster, "robust" too, and takes of the layouts
-    that are nearly as fast the one that loses least when links and software are slow (`robust.py`), "cost" also looks
-    at parts of it and takes the cheapest per token; `top` layouts are returned; `pins` are decided already;
-    `software` is what must be able to run them; `space` replaces that of the pins. Ctrl-C gives the
-    best of what has been searched; `batch_frac` how far off a batch is still a neighbour (`neighbours.py`).
+    Args: `tokens` to train on, for days and dollars, or `course`, passes over a data set; `deadline_s` with either
+    finds the fewest devices, up to the cluster's, that finish in time; `objective` "time" uses the whole cluster,
+    "robust" too, and takes of the layouts that are nearly as fast the one that loses least when links and software are
+    slow (`robust.py`), "cost" also looks at parts of it and takes the cheapest per token; `top` layouts are returned;
+    `pins` are decided already; `software` is what must be able to run them; `space` replaces that of the pins. Ctrl-C
+    gives the best of what has been searched; `batch_frac` how far off a batch is still a neighbour (`neighbours.py`).
     Raises BadInput, and Infeasible with every violated constraint when no layout is possible.
     """
-    goal = Goal(objective, tokens, deadline_s)
-    if tokens is not None:
+    if course is not None:
+        recipe, tokens = course.recipe(recipe), course.tokens(recipe)
+    goal = Goal(objective, tokens, deadline_s, course)
+    if tokens is not None and course is None:
         check_tokens(tokens, Job(model, recipe, cluster.num_devices).step_units)
     goal.check(cluster)
     asked = _Asked(goal, pins, software, space, prune, top, progress, batch_frac)
@@ -182,7 +186,16 @@ def _plan_on(job: Job, cluster: Cluster, goal: Goal, found: Findings) -> Plan:
     together = Together(job, cluster, layouts, ends)
     plans = tuple(replace(one, together=together) for one in estimates(job, cluster, layouts))
     front = cache(partial(_estimates_of, job, cluster, found.front))
-    return Plan(job, cluster, goal.objective, plans, found, goal.tokens, find_front=front)
+    if goal.course is not None and goal.course.pads:
+        plans = _soonest(goal.course, (*plans, *front()))[: len(plans)]
+    return Plan(job, cluster, goal.objective, plans, found, goal.tokens, goal.course, find_front=front)
+
+
+def _soonest(course: Course, among: Sequence[Estimate]) -> tuple[Estimate, ...]:
+    """The layouts in the order of their time for a data set; those with memory to spare first."""
+    each = {one.layout: one for one in among}.values()
+    safe = {one.layout: is_safe(float(one.memory.total_B), one.memory.capacity_B) for one in each}
+    return tuple(sorted(each, key=lambda one: (not safe[one.layout], one.campaign(course)[0])))
 
 
 def _estimates_of(job: Job, cluster: Cluster, scored: Sequence[Scored]) -> tuple[Estimate, ...]:

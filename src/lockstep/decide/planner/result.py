@@ -17,6 +17,7 @@ from lockstep.base.units import (
     format_time,
 )
 from lockstep.decide.planner.choices import Choice
+from lockstep.decide.planner.course import Course, Steps
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.decide.planner.export import export
 from lockstep.decide.planner.from_file import imported
@@ -42,6 +43,8 @@ class Plan(Shown):
     plans: tuple[Estimate, ...]
     findings: Findings
     tokens: float | None = None
+    course: Course | None = None
+    """The passes over a data set in which these tokens are read; None where they are read once, in equal steps."""
     software: Software | None = None
     """What was asked to be able to run them."""
     find_front: Callable[[], tuple[Estimate, ...]] = tuple
@@ -57,6 +60,24 @@ class Plan(Shown):
         return self.plans[0]
 
     @property
+    def aim(self) -> float | Course | None:
+        """What is to be read: passes over a data set, or tokens."""
+        return self.tokens if self.course is None else self.course
+
+    @property
+    def steps(self) -> Steps | None:
+        """The steps over a data set in the best layout; None where only tokens are given."""
+        return None if self.course is None else self.course.steps(self.best.job, self.best.layout)
+
+    @property
+    def said_aim(self) -> str | None:
+        """What is read, in words; None where that is unsaid."""
+        steps = self.steps
+        tokens = self.tokens if steps is None else steps.tokens
+        said = None if tokens is None else f"{format_count(tokens)} {self.job.unit}"
+        return said if steps is None else f"{said} in {steps}"
+
+    @property
     def front(self) -> tuple[Estimate, ...]:
         """Layouts that no other beats in step time and memory, worked out when they are first asked for."""
         return self.find_front()
@@ -70,8 +91,12 @@ class Plan(Shown):
     def choice(self) -> str | None:
         """Why the layout chosen is not the fastest; None where it is."""
         fastest = self.findings.best[0]
-        if self.objective != "robust" or self.best.layout == fastest.layout:
+        pads = self.course is not None and self.course.pads
+        if self.best.layout == fastest.layout or (self.objective != "robust" and not pads):
             return None
+        if pads:
+            slower = f"{format_slower(self.given_up_frac)} {fastest.layout}"
+            return f"{slower} in steps of the longest rows, and faster over the data set, as it pads less"
         slower = f"{format_slower(self.given_up_frac)} {fastest.layout}, which"
         if not is_safe(fastest.memory_B, self.cluster.device.memory_B):
             return f"{slower} would fill {format_frac(fastest.memory_B / self.cluster.device.memory_B)} of the memory"
@@ -132,10 +157,10 @@ class Plan(Shown):
             f"{format_size(float(best.memory.total_B))} of {format_size(best.memory.capacity_B)} per device, "
             f"bound by {best.bound_by}",
         ]
-        if self.tokens is not None:
-            days, dollars = best.campaign(self.tokens)
+        if self.aim is not None:
+            days, dollars = best.campaign(self.aim)
             cost = "price unknown" if dollars is None else format_money(dollars)
-            parts.append(f"{format_count(self.tokens)} {things}: {format_time(days * SECONDS_PER_DAY)}, {cost}")
+            parts.append(f"{self.said_aim}: {format_time(days * SECONDS_PER_DAY)}, {cost}")
         parts += [one for one in (self.choice, self.room) if one is not None]
         parts += map(str, self.neighbours)
         if left_out := said_not_counted(job):
@@ -183,10 +208,14 @@ class Plan(Shown):
                 **picked(self.software, "target version"),
                 "text": export(self.best, self.software.target),
             }
-        if self.tokens is not None:
-            days, dollars = self.best.campaign(self.tokens)
+        if self.aim is not None:
+            days, dollars = self.best.campaign(self.aim)
+            steps = self.steps
             between = self.best.interval.times(days / self.best.step_time_s)
-            answer |= {"tokens": self.tokens, "days": days, "days_interval": between.to_dict(), "cost": dollars}
+            tokens = self.tokens if steps is None else steps.tokens
+            answer |= {"tokens": tokens, "days": days, "days_interval": between.to_dict(), "cost": dollars}
+            if self.course is not None and steps is not None:
+                answer["data_set"] = picked(self.course, "count epochs packing") | steps.to_dict()
             answer["assumptions"].append(UNINTERRUPTED)
         return answer
 

@@ -45,6 +45,9 @@ class Habits:
     wide_tables: bool = False
     """8-bit optimizers keep fp32 states of tables that are looked up (the Trainer of bitsandbytes': trainer.py,
     register_module_override of every nn.Embedding)."""
+    closed_epochs: bool = False
+    """Every epoch ends with a step of the micro-batches that are left, and generation drops prompts that do not fill
+    one (the Trainer of transformers, and TRL's on it)."""
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
     narrow_gathers: bool = False

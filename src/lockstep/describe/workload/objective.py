@@ -27,7 +27,8 @@ and with `old=if-needed` where each update sees only answers of the model as it 
     accumulation mod (steps per generation * iterations) = 0
 
 with steps per generation = accumulation where none are given, in micro-batches; `generation-batch` gives them in
-sequences of all devices. `paper` before other settings is the form of the paper, whatever the software.
+sequences of all devices, and `generations` how many of these answer one prompt. `paper` before other settings is
+the form of the paper, whatever the software.
 
 Sources: DPO, arXiv 2305.18290, equation 7; KTO, arXiv 2402.01306, section 4.1; PPO for language models, arXiv
 2203.02155, section 3.5; GRPO, arXiv 2402.03300, section 4.1 and equation 3; RLOO, arXiv 2402.14740, section 4; TRL
@@ -51,7 +52,7 @@ REFERENCES = ("model", "none", "precomputed", "apart")
 REWARDS = ("model", "none", "apart")
 OLD = ("always", "never", "if-needed")
 _GENERATES = ("reference", "reward", "generation", "beta", "old", "iterations", "steps-per-generation",
-              "generation-batch", "paper")  # fmt: skip
+              "generation-batch", "generations", "paper")  # fmt: skip
 SETTINGS = {"dpo": ("reference",), "kto": ("reference", "kl"), "reward": (), "grpo": _GENERATES, "rloo": _GENERATES,
             "ppo": ("reference", "reward", "generation")}  # fmt: skip
 PAPERS = {"grpo": "old=always,reference=model", "rloo": "old=always,reference=model"}
@@ -89,6 +90,15 @@ class Objective:
     """Sequences of all devices, or else micro-batches, after which all uses of an answer have ended. Where these do not
     divide a step's, the model that generated passes the answers too; 0 where `forwards` counts that or nothing does."""
     in_sequences: bool = False
+    generation: int = 0
+    """Sequences of all devices, or else micro-batches, that are generated at a time; 0 means those of a step."""
+    generations: int = 1
+    """Answers to a prompt of the data set."""
+
+    @property
+    def answers(self) -> int:
+        """Sequences of a sample of the data set: both of a pair, and all answers to a prompt."""
+        return self.pair * self.generations
 
     def passes(self, batch: int, microbatches: Number) -> tuple[Number, int]:
         """(forward, backward) passes of every sequence of a step, through whichever model."""
@@ -224,7 +234,8 @@ def _generated(
     # Where each step generates its own answers, every use after the first is of an older model.
     old = given["old"] == "always" or (given["old"] == "if-needed" and not every and uses > 1)
     passed = (*PLAIN.passed, *[GENERATED] * old, *beside)
-    beyond = bare, held, 1, generation_frac, elsewhere, passed, uses, every, bool(batch)
+    answers = steps or batch, _count(given, "generations", where) or 1
+    beyond = bare, held, 1, generation_frac, elsewhere, passed, uses, every, bool(batch), *answers
     return Objective(name, 1 + (old + refers + rewards) / uses, 1, *beyond)
 
 

@@ -19,8 +19,17 @@ from lockstep.show.verbs.words.pins import CHOSEN, first_pins, read_choices, rea
 from lockstep.show.verbs.words.plan_file import write_plan
 from lockstep.show.verbs.words.quantity import Quantity, Time
 from lockstep.show.verbs.words.question import batches_of, positive, read_layout, read_question, whole
-from lockstep.show.verbs.words.shared import CLUSTER, EPOCHS, LAYOUT_WORDS, MODEL, SAMPLES, LayoutWords
-from lockstep.show.verbs.words.targets import read_tokens
+from lockstep.show.verbs.words.shared import (
+    CLUSTER,
+    EPOCHS,
+    LAYOUT_WORDS,
+    LENGTHS,
+    MODEL,
+    PACKING,
+    SAMPLES,
+    LayoutWords,
+)
+from lockstep.show.verbs.words.targets import read_course, read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,6 +84,8 @@ def plan(
     tokens: Annotated[Quantity | None, TOKENS] = None,
     samples: Annotated[Quantity | None, SAMPLES] = None,
     epochs: Annotated[Quantity | None, EPOCHS] = None,
+    lengths: Annotated[str | None, LENGTHS] = None,
+    packing: Annotated[str | None, PACKING] = None,
     objective: Annotated[str, OBJECTIVE] = "robust",
     deadline: Annotated[Time | None, DEADLINE] = None,
     software: Annotated[str | None, SOFTWARE] = None,
@@ -91,10 +102,12 @@ def plan(
     path = None if out is None else writable_yaml(out, "--out")
     asked = _read(model, cluster, software, dict(words))
     in_tokens = words.get("batch_tokens") is not None
+    data: Json = {"tokens": tokens, "samples": samples, "epochs": epochs, "lengths": lengths, "packing": packing}
+    first = next(iter(asked.recipes.values()))
+    course = read_course(data, first)
     wanted: Json = {
-        "tokens": read_tokens(
-            {"tokens": tokens, "samples": samples, "epochs": epochs}, next(iter(asked.recipes.values()))
-        ),
+        "tokens": None if course is not None else read_tokens(data, first),
+        "course": course,
         "deadline_s": None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
         "objective": objective,
         "top": whole(top, "--top"),

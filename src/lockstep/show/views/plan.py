@@ -73,11 +73,11 @@ def verdict(plan: Plan, out: Console) -> None:
         f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device; "
         f"bound by {BINDS[best.bound_by]}.",
     )
-    if plan.tokens is not None:
-        days, dollars = best.campaign(plan.tokens)
+    if plan.aim is not None:
+        days, dollars = best.campaign(plan.aim)
         cost = "an unknown price" if dollars is None else format_money(dollars)
         lasts = format_time(days * SECONDS_PER_DAY)
-        said = f"{format_count(plan.tokens)} {unit(job)} take {lasts} without interruptions and cost {cost}."
+        said = f"{plan.said_aim} take {lasts} without interruptions and cost {cost}."
         paragraph(out, said)
     for remark in remarks(plan):
         paragraph(out, remark)
@@ -128,7 +128,7 @@ def _best(plan: Plan, out: Console) -> None:
     order = {"cost": "cheapest", "robust": "robust choice first"}.get(plan.objective, "fastest")
     run = f", of those that {plan.software.name} can run" if plan.software else ""
     heading(out, "Best layouts", f"{order} of {plan.findings.feasible:,} that fit{run}{_note(plan)}")
-    print_layouts(plan.plans, plan.tokens, out)
+    print_layouts(plan.plans, plan.aim, out)
 
 
 def _note(plan: Plan) -> str:
@@ -144,7 +144,7 @@ def _front(plan: Plan, out: Console) -> None:
         return
     note = f"{len(rows)} of {len(plan.front)}" if len(rows) < len(plan.front) else ""
     heading(out, "Pareto front: less memory for more time and money", note)
-    print_layouts(rows, plan.tokens, out)
+    print_layouts(rows, plan.aim, out)
 
 
 def readable_front(front: Sequence[Estimate]) -> list[Estimate]:

@@ -14,6 +14,7 @@ from lockstep.show.views.estimate import PART_WORDS
 from lockstep.show.views.memory import tight_words
 
 if TYPE_CHECKING:
+    from lockstep.decide.planner.course import Course
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.decide.planner.result import Plan
     from lockstep.price.layout import Job, Layout, Memory
@@ -94,8 +95,8 @@ def uncounted(job: Job) -> list[Json]:
     return [figure("Not counted", f"{len(parts)} parts", ", ".join(parts))] if said_not_counted(job) else []
 
 
-def step_figures(one: Estimate, tokens: float | None = None) -> list[Json]:
-    """Time, throughput, utilisation, and with `tokens` days and money."""
+def step_figures(one: Estimate, aim: float | Course | None = None, said: str | None = None) -> list[Json]:
+    """Time, throughput, utilisation, and with an aim, and how it is said, days and money."""
     unit, per_step = one.job.unit, format_count(one.job.step_units)
     found = [
         figure("Step", format_time(one.step_time_s), one.said_interval),
@@ -103,10 +104,10 @@ def step_figures(one: Estimate, tokens: float | None = None) -> list[Json]:
         figure(one.utilisation.name, format_frac(one.mfu_frac), _beside_mfu(one)),
     ]  # fmt: skip
     found += uncounted(one.job)
-    if tokens is not None:
-        days, dollars = one.campaign(tokens)
+    if aim is not None:
+        days, dollars = one.campaign(aim)
         lasts = format_time(days * SECONDS_PER_DAY)
-        found.append(figure("Time", lasts, f"for {format_count(tokens)} {unit}, without interruptions"))
+        found.append(figure("Time", lasts, f"for {said}, without interruptions"))
         if dollars is not None:
             found.append(figure("Cost", format_money(dollars), "at the price of the catalog"))
     elif one.cost_per_token is not None:

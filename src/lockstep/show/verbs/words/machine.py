@@ -35,6 +35,7 @@ SEARCHED: Json = {"tp": 1, "pp": 1, "cp": 1, "ep": 1, "sequence_parallel": False
 
 def read_trainable(cluster: str | Path | Cluster | None, words: Json) -> "Trainable":
     """What `cluster` trains. Raises BadInput and UnknownName at the flag."""
+    from lockstep.decide.planner.course import Course
     from lockstep.decide.planner.largest import trainable
 
     machine = read_cluster(cluster, words.get("gpus"))
@@ -47,7 +48,7 @@ def read_trainable(cluster: str | Path | Cluster | None, words: Json) -> "Traina
     asked = {name: value for name, value in given.items() if name not in ("seq", "batch_tokens", "train", "base")}
     first = methods[0].recipe
     shared = {**_said(cluster, machine), **asked, "batch": first.batch}
-    return trainable(machine, methods, read_pins({**SEARCHED, **layout}), shared, samples, epochs)
+    return trainable(machine, methods, read_pins({**SEARCHED, **layout}), shared, Course(samples, epochs))
 
 
 def _usual(machine: Cluster, words: Json) -> Json:

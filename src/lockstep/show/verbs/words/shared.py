@@ -26,9 +26,22 @@ CLUSTER = Option(
     names="clusters",
 )  # fmt: skip
 SAMPLES = Option(
-    "N", "Samples of a fine-tune instead of --tokens, e.g. 50k: each fills a sequence, or is packed (--sample-tokens)."
+    "N",
+    "Samples of a data set instead of --tokens, e.g. 50k; a pair of answers, or a prompt with all its answers, is one. "
+    "Each fills a sequence, unless --lengths or --sample-tokens say otherwise.",
 )
-EPOCHS = Option("E", "Passes over --samples.", default="1")
+EPOCHS = Option("E", "Passes over the samples.", default="1")
+LENGTHS = Option(
+    "FILE",
+    "Tokens of each sample: a file, data.jsonl:FIELD, data.csv:COLUMN or data.txt with a number a line; or a law, with "
+    "--samples, e.g. lognormal:mean=400,cv=0.8. Padding and packing are counted.",
+)
+PACKING = Option(
+    "P",
+    "How samples with --lengths become rows: none, padded to the longest of their micro-batch; max-length, padded to "
+    "--seq; free, no padding; or packed by bfd (best fit, what is beyond --seq is cut), bfd-split or wrapped.",
+    default="none",
+)
 OP = Argument(
     "OP", "Collective: all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather.", "ops"
 )

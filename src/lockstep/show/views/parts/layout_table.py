@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from lockstep.decide.planner.course import Course
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.show.views.parts.layout_columns import Column
 
@@ -24,13 +25,13 @@ PROPORTIONAL = ("time", "MFU")
 them."""
 
 
-def print_layouts(rows: Sequence[Estimate], tokens: float | None, out: Console) -> None:
+def print_layouts(rows: Sequence[Estimate], aim: float | Course | None, out: Console) -> None:
     """Prints a line for each layout: how it is laid out, speed, memory, cost.
 
     Where the columns do not fit, what is the same in all rows stands above the table, and then numbers that are
     proportional to others are left out. A layout is written in words, which may wrap, where that is not enough.
     """
-    numbers = [*_NUMBERS, *(_cost(tokens, rows[0].job.unit) if rows[0].cost_per_token is not None else ())]
+    numbers = [*_NUMBERS, *(_cost(aim, rows[0].job.unit) if rows[0].cost_per_token is not None else ())]
     columns = layout_columns([one.layout for one in rows])
     for gap, shared, own, shown in _forms(rows, columns, numbers):
         made = _table(rows, own, shown)
@@ -68,11 +69,11 @@ _NUMBERS: list[Number] = [
 ]
 
 
-def _cost(tokens: float | None, unit: str) -> list[Number]:
-    """Dollars for all the tokens, or for a million when it is not said how many; of images likewise."""
-    if tokens is None:
+def _cost(aim: float | Course | None, unit: str) -> list[Number]:
+    """Dollars for all that is read, or for a million tokens when it is not said how many; of images likewise."""
+    if aim is None:
         return [(f"$/M{unit[:-1]}", lambda one: f"{(one.cost_per_token or 0.0) * 1e6:.3g}")]
     return [
-        ("time", lambda one: format_time(one.campaign(tokens)[0] * SECONDS_PER_DAY)),
-        ("cost", lambda one: format_money(one.campaign(tokens)[1] or 0.0)),
+        ("time", lambda one: format_time(one.campaign(aim)[0] * SECONDS_PER_DAY)),
+        ("cost", lambda one: format_money(one.campaign(aim)[1] or 0.0)),
     ]

@@ -28,7 +28,7 @@ def data(plan: Plan, asked: Asked) -> Json:
         "layout": in_words(best.layout),
         "words": run_words(plan, best.layout),
         "remarks": view.remarks(plan),
-        "figures": step_figures(best, plan.tokens),
+        "figures": step_figures(best, plan.aim, plan.said_aim),
         "memory": memory_bar(best.memory),
         "parts": step_parts(best),
         "blocks": [one for one in blocks if one["kind"] in ("table", "list")],
@@ -41,6 +41,9 @@ SCREEN = Screen(
     fields=(
         *QUESTION,
         Field("tokens", "Tokens to train on", example="15T"),
+        Field("samples", "Samples, instead of tokens", instead="tokens", group="Data set", example="50k"),
+        Field("epochs", "Passes over them", group="Data set", example="3"),
+        Field("sample_tokens", "Tokens of a sample, packed", group="Data set", example="400"),
         Field("objective", "Goal", "robust time cost", example="robust"),
         Field("software", "For software", "software", group="Recipe", example="any"),
         *RECIPE,
