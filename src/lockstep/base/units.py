@@ -24,6 +24,8 @@ SECONDS = {
     "weeks": 604800.0, "y": 31557600.0, "year": 31557600.0, "years": 31557600.0,
 }  # fmt: skip
 SECONDS_PER_DAY = SECONDS["d"]
+RISK_FRAC = 0.01
+"""The least risk that is said, and the least chance that it leaves."""
 SAME_FRAC = 1e-4
 """Predicted times less than this share apart are the same to a reader: no step is measured that exactly."""
 
@@ -263,6 +265,12 @@ def format_flops(flops: float, digits: int = 3) -> str:
 def format_frac(fraction: float, digits: int = 3) -> str:
     """`43.1 %`: a fraction as a percentage."""
     return _format(fraction * 100.0, ((1.0, "%"),), digits)
+
+
+def format_risk(frac: float) -> str:
+    """`4 %`, `less than 1 %` or `more than 99 %`: a probability of which no more is known."""
+    said = format_frac(min(max(frac, RISK_FRAC), 1 - RISK_FRAC), 2)
+    return f"less than {said}" if frac <= RISK_FRAC else f"more than {said}" if frac >= 1 - RISK_FRAC else said
 
 
 def format_slower(frac: float) -> str:

@@ -31,6 +31,7 @@ from lockstep.price.layout import (
     host_capacity_B,
     is_safe,
     memory,
+    out_of_memory_frac,
     state_bytes,
 )
 
@@ -148,7 +149,8 @@ class _Asked:
         time_s = self.course.tokens(job.recipe) / tokens_per_s
         cost = None if price is None else price * self.devices * time_s / SECONDS_PER_HOUR
         speed, words = (step_time_s, tokens_per_s, time_s, cost), self._words(asked, layout)
-        return Fit(job.model.name, asked.parameters, layout, memory_B, *speed, words)
+        risk = float(out_of_memory_frac(memory_B / self.capacity_B))
+        return Fit(job.model.name, asked.parameters, layout, memory_B, risk, *speed, words)
 
     def _words(self, asked: _Model, layout: Layout) -> Json:
         """Keywords of `memory` that ask for one layout of a model."""

@@ -41,6 +41,8 @@ class Fit:
     parameters: int
     layout: Layout
     memory_B: float
+    out_of_memory_frac: float
+    """Probability of running out of memory."""
     step_time_s: float
     tokens_per_s: float
     time_s: float

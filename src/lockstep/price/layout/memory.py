@@ -41,6 +41,7 @@ from lockstep.price.layout.job import Job
 from lockstep.price.layout.kept import activations_B
 from lockstep.price.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, LayoutGrid, host_capacity_B
 from lockstep.price.layout.recipe import Recipe
+from lockstep.price.layout.risk import out_of_memory_frac
 from lockstep.price.layout.sharing import gradients_pass, sharing_of, widened
 from lockstep.price.layout.trained import copied_elems, frozen_B, restored_B, trained_parameters
 from lockstep.simulate.parallel.data.local import OUTER_STATE_B
@@ -106,6 +107,11 @@ class Memory(Shown):
         """Total over capacity."""
         return self.total_B / self.capacity_B
 
+    @property
+    def out_of_memory_frac(self) -> Number:
+        """Probability of running out of the device's memory."""
+        return out_of_memory_frac(self.used_frac)
+
     def to_dict(self) -> Json:
         """Plain JSON form of one layout."""
         host_capacity_B = float(self.host_capacity_B)
@@ -118,6 +124,7 @@ class Memory(Shown):
             "host_capacity_B": host_capacity_B if math.isfinite(host_capacity_B) else None,
             "fits": bool(self.fits),
             "tight": bool(self.tight),
+            "out_of_memory_frac": float(self.out_of_memory_frac),
         }
 
 

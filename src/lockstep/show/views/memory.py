@@ -9,7 +9,7 @@ import numpy as np
 from rich.text import Text
 
 from lockstep.base.errors import BadInput
-from lockstep.base.units import format_count, format_frac, format_size
+from lockstep.base.units import format_count, format_frac, format_risk, format_size
 from lockstep.show.verbs.words.machine import METHODS
 from lockstep.show.views.parts import bars
 from lockstep.show.views.parts.command import Command
@@ -47,7 +47,8 @@ def render(found: StageMemories, out: Console) -> None:
     out.print(Text(title, style="bold green" if fits else "bold red"))
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
     say = "It fits" if fits else "It does not fit"
-    out.print(f"{say}: stage {found.fullest} is the fullest with {total} of {capacity} per device.")
+    risk = f"risk of running out of memory {format_risk(float(memory.out_of_memory_frac))}"
+    out.print(f"{say}: stage {found.fullest} is the fullest with {total} of {capacity} per device; {risk}.")
     if memory.tight:
         out.print(tight_words(memory))
     if memory.host_B:
@@ -105,7 +106,7 @@ def tight_words(memory: Memory) -> str:
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
     return (
         f"It barely fits: {total} of {capacity} per device, {format_frac(float(memory.used_frac))}. "
-        "Of runs predicted to be this full, some ran out of memory."
+        f"Of runs predicted to be this full, {format_risk(float(memory.out_of_memory_frac))} ran out of memory."
     )
 
 

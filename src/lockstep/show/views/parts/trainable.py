@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.base.errors import BadInput
-from lockstep.base.units import format_count, format_frac, format_size, format_time
+from lockstep.base.units import format_count, format_frac, format_risk, format_size, format_time
 from lockstep.show.views.parts.bars import rows as name_rows
 from lockstep.show.views.parts.figure import PALETTE, QUIET, make_figure
 from lockstep.show.views.parts.terminal import heading, indented, paragraph, small_print, table
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lockstep.decide.planner.trainable import Larger, Row, Trainable
 
-FIGURES = [(title, "right") for title in ("mb", "memory", "tokens/s", "time")]
+FIGURES = [(title, "right") for title in ("mb", "memory", "risk", "tokens/s", "time")]
 COLUMNS = [("model", "left"), *FIGURES, ("next larger: needs", "text")]
 SAID = {"full": "full fine-tuning"}
 """How a sentence names a method."""
@@ -68,10 +68,12 @@ def _method(rows: Sequence[Row], out: Console) -> None:
 
 def _cells(row: Row) -> list[str]:
     if row.fit is None:
-        return [f"none of {row.family}", "", "", "", ""]
+        return [f"none of {row.family}", "", "", "", "", ""]
     fit = row.fit
     time = format_time(fit.time_s)
-    return [fit.model, str(fit.layout.micro_batch), format_size(fit.memory_B), format_count(fit.tokens_per_s), time]
+    risk = format_risk(fit.out_of_memory_frac).replace("less than", "<")
+    speed = format_count(fit.tokens_per_s)
+    return [fit.model, str(fit.layout.micro_batch), format_size(fit.memory_B), risk, speed, time]
 
 
 def _next(larger: Larger | None) -> str:
@@ -86,9 +88,12 @@ def _next(larger: Larger | None) -> str:
 def _assumptions(found: Trainable) -> Iterator[str]:
     """What the answer takes for granted."""
     first, data, margin = found.methods[0].recipe, found.data, found.margin_frac
+    from lockstep.price.layout.risk import out_of_memory_frac
+
+    most = format_risk(float(out_of_memory_frac(1 / (1 + margin))))
     yield (
-        f"a model fits where memory suffices for {format_frac(margin)} more than predicted; at most one in ten "
-        "published peaks exceeded the predicted one by more"
+        f"a model fits where memory suffices for {format_frac(margin)} more than predicted; risk is the share of "
+        f"published runs predicted to be as full that ran out of memory, at most {most}"
     )
     yield (
         f"{first.batch} sequences of {first.seq} tokens per step, by models that read as many; software "
