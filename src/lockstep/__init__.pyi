@@ -8,6 +8,7 @@ from .show.verbs.balance import balance as balance
 from .show.verbs.bench import bench as bench
 from .show.verbs.calibrate import calibrate as calibrate
 from .show.verbs.campaign import campaign as campaign
+from .show.verbs.capture import capture as capture
 from .show.verbs.case import case as case
 from .show.verbs.catalog import catalog as catalog
 from .show.verbs.checkpoint import checkpoint as checkpoint

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Unpack, overload
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
+from lockstep.describe.captured import is_capture
+from lockstep.show.verbs.capture import CapturedMemory, read_capture
 from lockstep.show.verbs.estimate import read_asked
 from lockstep.show.verbs.words.calling import verb
 from lockstep.show.verbs.words.machine import read_trainable
@@ -60,11 +62,13 @@ def memory(
     samples: Annotated[Quantity | None, SAMPLES] = None,
     epochs: Annotated[Quantity | None, EPOCHS] = None,
     **words: Unpack[LayoutWords],
-) -> "StageMemories | Trainable":
+) -> "StageMemories | Trainable | CapturedMemory":
     """Bytes on one rank of every pipeline stage, by category; with `rank` also where that one is in the layout.
 
     Without a model, the largest of every family that the machine trains, by each method.
     """
+    if is_capture(model):
+        return read_capture(str(model), cluster)
     if model is None:
         of_one = {
             "layout": layout,

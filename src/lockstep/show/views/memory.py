@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lockstep.decide.planner.room import Use
     from lockstep.decide.planner.trainable import Trainable
     from lockstep.price.layout import Memory
+    from lockstep.show.verbs.capture import CapturedMemory
     from lockstep.show.verbs.memory import StageMemories
 
 
@@ -189,20 +190,28 @@ def _picture(stages: Sequence[Memory], names: Sequence[str], title: str) -> Figu
     return make_figure(title, draw, size=(10.0, 1.7 + 0.34 * max(3, len(names))))
 
 
-def _render(found: StageMemories | Trainable, out: Console) -> None:
-    """Prints the memory of a model, or what a machine trains."""
+def _render(found: StageMemories | Trainable | CapturedMemory, out: Console) -> None:
+    """Prints the memory of a model or of a captured step, or what a machine trains."""
+    from lockstep.show.verbs.capture import CapturedMemory
     from lockstep.show.verbs.memory import StageMemories
 
     if isinstance(found, StageMemories):
         render(found, out)
+    elif isinstance(found, CapturedMemory):
+        from lockstep.show.views.capture import render as render_capture
+
+        render_capture(found, out)
     else:
         render_trainable(found, out)
 
 
-def _plot(found: StageMemories | Trainable) -> Figure:
+def _plot(found: StageMemories | Trainable | CapturedMemory) -> Figure:
     """Draws the same."""
+    from lockstep.show.verbs.capture import CapturedMemory
     from lockstep.show.verbs.memory import StageMemories
 
+    if isinstance(found, CapturedMemory):
+        return plot_rank(found.memory)
     return plot_memory(found) if isinstance(found, StageMemories) else plot_trainable(found)
 
 

@@ -48,6 +48,7 @@ VIEWS: dict[str, str] = {
     "lockstep.decide.planner.comparison.Comparison": "compare",
     "lockstep.show.verbs.memory.StageMemories": "memory",
     "lockstep.decide.planner.trainable.Trainable": "memory",
+    "lockstep.show.verbs.capture.CapturedMemory": "capture",
     "lockstep.decide.planner.guide.guide.Guidance": "guide",
     "lockstep.show.verbs.export.Export": "export",
     "lockstep.show.verbs.report.RunReport": "report",

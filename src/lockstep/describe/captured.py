@@ -1,0 +1,147 @@
+"""`Captured`: a training step as a program does it, read from the file that `lockstep capture` wrote.
+
+A zip of `program.json` (what ran, on which card, what it asked), `operations.csv` (name, phase, shapes of what is read
+and given, FLOPs, in order) and `tensors.csv` (bytes on the card, rounded as its allocator does; the operations between
+which a tensor lives; what it is). The peak is the largest sum of bytes that live at once.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from lockstep.base.errors import BadInput
+from lockstep.base.types.plain import Json
+
+SCHEMA = 1
+PROGRAM, OPERATIONS, TENSORS = "program.json", "operations.csv", "tensors.csv"
+SUFFIX = ".capture"
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
+MOST_B = 1 << 30
+"""Bytes of a part of the file, unpacked."""
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A call of PyTorch on the card."""
+
+    name: str
+    phase: str
+    """forward, backward, recompute or optimizer."""
+    shapes: str
+    """Of the tensors that it reads and then of those that it gives, `4x2048:bfloat16;...`."""
+    reads: int
+    """How many of these it reads."""
+    flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A tensor on the card."""
+
+    size_B: int
+    born: int
+    """The operation that makes it; 0 also for what the step found."""
+    died: int | None
+    """The operation after which its bytes are free; None where the next step finds it."""
+    category: str
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A training step."""
+
+    program: Json
+    operations: tuple[Operation, ...]
+    lives: tuple[Life, ...]
+
+    @cached_property
+    def _live_B(self) -> np.ndarray:
+        """Bytes on the card during every operation, by category: a row each."""
+        change = np.zeros((len(CATEGORIES), len(self.operations) + 2))
+        for one in self.lives:
+            row = CATEGORIES.index(one.category)
+            change[row, one.born] += one.size_B
+            if one.died is not None:
+                change[row, one.died + 1] -= one.size_B
+        return np.cumsum(change, axis=1)[:, :-1]
+
+    @property
+    def peak_at(self) -> int:
+        """The operation at which most bytes are held."""
+        return int(np.argmax(self._live_B.sum(axis=0)))
+
+    @property
+    def peak_B(self) -> int:
+        """Bytes of tensors at the fullest moment."""
+        return int(self._live_B[:, self.peak_at].sum())
+
+    @property
+    def by_category(self) -> dict[str, int]:
+        """These bytes by category."""
+        return {name: int(size_B) for name, size_B in zip(CATEGORIES, self._live_B[:, self.peak_at], strict=True)}
+
+    @property
+    def peak_operation(self) -> Operation:
+        """The call during which most bytes are held."""
+        return self.operations[min(self.peak_at, len(self.operations) - 1)]
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of products and attention in the step."""
+        return sum(one.flops for one in self.operations)
+
+    @property
+    def by_phase(self) -> dict[str, int]:
+        """Calls in each phase."""
+        return dict(Counter(one.phase for one in self.operations))
+
+
+def is_capture(path: object) -> bool:
+    """Whether a name is that of a capture."""
+    return isinstance(path, str | Path) and str(path).endswith(SUFFIX)
+
+
+def read_captured(path: str | Path) -> Captured:
+    """The step in a file. Raises BadInput where it is none, or of another schema."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            program = json.loads(_part(file, PROGRAM))
+            if not isinstance(program, dict) or program.get("schema") != SCHEMA:
+                raise BadInput(f"is a capture of another schema than {SCHEMA}; capture the program again", str(path))
+            operations = _rows(_part(file, OPERATIONS), _operation)
+            lives = _rows(_part(file, TENSORS), _life)
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise BadInput(f"is not a capture of a training step: {error}", str(path)) from None
+    return Captured(program, operations, lives)
+
+
+def _part(file: zipfile.ZipFile, name: str) -> str:
+    if file.getinfo(name).file_size > MOST_B:
+        raise ValueError(f"{name} is larger than {MOST_B >> 30} GiB")
+    return file.read(name).decode()
+
+
+def _rows(text: str, make: Callable[[dict[str, str]], Row]) -> tuple[Row, ...]:
+    return tuple(make(row) for row in csv.DictReader(io.StringIO(text, newline="")))
+
+
+def _operation(row: dict[str, str]) -> Operation:
+    return Operation(row["name"], row["phase"], row["shapes"], int(row["reads"]), int(row["flops"]))
+
+
+def _life(row: dict[str, str]) -> Life:
+    if row["category"] not in CATEGORIES:
+        raise ValueError(f"unknown category {row['category']!r}")
+    return Life(int(row["size_B"]), int(row["born"]), int(row["died"]) if row["died"] else None, row["category"])

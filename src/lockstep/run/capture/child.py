@@ -1,0 +1,191 @@
+"""The process in which a program is captured: `python -m lockstep.run.capture.child question.json`.
+
+The program runs as it would, with the card of the catalog in place of a GPU, until its first optimizer has made two
+updates. What lies between the ends of these is a step as all later ones are; the file has its operations and tensors.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, unset_fake_temporarily
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import _disable_current_modes
+
+from lockstep.run.capture.attention import Attention
+from lockstep.run.capture.card import Card
+from lockstep.run.capture.device import install, shapes_alone
+from lockstep.run.capture.libraries import prepare
+from lockstep.run.capture.record import BUFFERS, GRADIENTS, PARAMETERS, STATES, Record
+from lockstep.run.capture.values import Values, place
+from lockstep.run.capture.written import write
+
+UPDATES = 2
+
+
+class Finished(BaseException):
+    """The step is known; the program need not go on."""
+
+
+class Refused(Exception):
+    """The program does what cannot be captured."""
+
+
+class Steps:
+    """Watches the updates of a program."""
+
+    def __init__(self, record: Record) -> None:
+        self.record, self.first, self.updates, self.start = record, None, 0, 0
+        self.trained: set[int] = set()
+
+    def begins(self, optimizer: Any, *args: Any) -> None:
+        """Before an update: its gradients are there."""
+        self.record.phase = "optimizer"
+        for one in _parameters(optimizer):
+            self.record.name(one.grad, GRADIENTS)
+            self.trained.add(id(one))
+
+    def ends(self, optimizer: Any, *args: Any) -> None:
+        """After an update. Raises Finished when a whole step is known."""
+        self.record.phase = "forward"
+        self.record.name([list(state.values()) for state in optimizer.state.values()], STATES)
+        self.first = self.first or optimizer
+        if optimizer is not self.first:
+            return
+        self.updates += 1
+        if self.updates == UPDATES:
+            raise Finished
+        gc.collect()
+        self.start = len(self.record.operations)
+        self.record.peak_B = self.record.live_B
+
+
+def _parameters(optimizer: Any) -> list[torch.Tensor]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def name_modules(record: Record) -> dict[str, int]:
+    """Says which tensors are parameters and buffers of modules; how many parameters there are, and trained ones."""
+    seen: dict[int, torch.Tensor] = {}
+    for module in [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]:
+        record.name(list(module._buffers.values()), BUFFERS)
+        seen |= {id(one): one for one in module._parameters.values() if one is not None}
+    record.name(list(seen.values()), PARAMETERS)
+    there = [one for one in seen.values() if isinstance(one, FakeTensor) and record.there(one)]
+    return {
+        "parameters": sum(one.numel() for one in there),
+        "trained_parameters": sum(one.numel() for one in there if one.requires_grad),
+    }
+
+
+def _run(question: dict[str, Any], steps: Steps) -> None:
+    sys.argv = [question["script"], *question["arguments"]]
+    sys.path.insert(0, str(Path(question["script"]).resolve().parent))
+    runpy.run_path(question["script"], run_name="__main__")
+    raise Refused(
+        f"the program ended after {steps.updates} optimizer steps, and a step is known after {UPDATES}: "
+        "let it train for longer, or check that gradients reach an optimizer"
+    )
+
+
+def _phases(record: Record) -> None:
+    """Operations below the engine are backward ones; what runs forward there is recomputed."""
+    from torch.autograd import graph
+
+    engine = graph._engine_run_backward
+
+    def backward(*args: Any, **words: Any) -> Any:
+        record.phase = "backward"
+        try:
+            return engine(*args, **words)
+        finally:
+            record.phase = "forward"
+
+    graph._engine_run_backward = backward
+    torch.autograd._engine_run_backward = backward
+
+
+def _data_is_real() -> None:
+    """Data is read, shuffled and put together on the processor as it is."""
+    from torch.utils.data import DataLoader, dataloader
+
+    made, following = DataLoader.__init__, dataloader._BaseDataLoaderIter.__next__
+
+    def alone(self: Any, *args: Any, **words: Any) -> None:
+        words |= {"num_workers": 0, "pin_memory": False}
+        for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):
+            words.pop(name, None)
+        made(self, *args, **words)
+
+    def really(self: Any) -> Any:
+        with _disable_current_modes(), unset_fake_temporarily():
+            return following(self)
+
+    begun = DataLoader.__iter__
+
+    def begin(self: Any) -> Any:
+        with _disable_current_modes(), unset_fake_temporarily():
+            return begun(self)
+
+    DataLoader.__init__, DataLoader.__iter__ = alone, begin  # type: ignore[method-assign]
+    dataloader._BaseDataLoaderIter.__next__ = really  # type: ignore[method-assign]
+
+
+def capture(question: dict[str, Any]) -> dict[str, Any]:
+    """Runs the program and writes the file; what went wrong, or nothing."""
+    values = Values(question["answers"])
+    record = Record(values)
+    card = Card(**question["card"] | {"capability": tuple(question["card"]["capability"])})
+    pretence = install(card, (lambda: record.live_B, lambda: record.peak_B), Attention(card.capability))
+    pretence.own |= {torch.Tensor.numpy: values.array, torch.Tensor.tolist: values.list}
+    steps = Steps(record)
+    notes = prepare()
+    register_optimizer_step_pre_hook(steps.begins)
+    register_optimizer_step_post_hook(steps.ends)
+    _phases(record)
+    _data_is_real()
+    try:
+        with shapes_alone() as record.shapes, record, pretence:
+            _run(question, steps)
+    except Finished:
+        counts = name_modules(record)
+    except Refused as error:
+        return {"error": str(error)}
+    except DynamicOutputShapeException as error:
+        return {"error": f"{error.func} at {_line(error)} gives a tensor whose size depends on its values; {REMEDY}"}
+    except BaseException as error:  # SystemExit too: a program may end itself.
+        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        return {"error": f"{said} at {_line(error)}", "trace": traceback.format_exc()}
+    write(question, record, steps.start, values, counts, notes)
+    return {}
+
+
+REMEDY = "write it with a fixed size, such as torch.where, or leave it out of the step"
+
+
+def _line(error: BaseException) -> str:
+    """File and line of the program where an error came from."""
+    frames = [
+        one
+        for one in traceback.extract_tb(error.__traceback__)
+        if not {"torch", "lockstep"} & set(Path(one.filename).parts)
+    ]
+    last = frames[-1] if frames else None
+    return place() if last is None else f"{Path(last.filename).name}:{last.lineno}"
+
+
+def main() -> None:
+    """The command."""
+    question = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    Path(question["result"]).write_text(json.dumps(capture(question)), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

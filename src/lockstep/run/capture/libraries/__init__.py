@@ -1,0 +1,15 @@
+"""What libraries need so that they run on a device without bytes: a file each, with the versions that it is for."""
+
+from __future__ import annotations
+
+from lockstep.run.capture.libraries import compiling, distributed, transformers
+
+EVERY = (compiling, distributed, transformers)
+
+
+def prepare() -> list[str]:
+    """Prepares what is installed; notes for whoever reads the capture are added to the list as the program runs."""
+    notes: list[str] = []
+    for one in EVERY:
+        one.prepare(notes)
+    return notes

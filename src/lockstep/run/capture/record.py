@@ -1,0 +1,151 @@
+"""What a program does on the card, operation by operation, and the life of every tensor there."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter, tree_map
+from torch.utils.flop_counter import flop_registry
+
+from lockstep.run.capture.device import NAME
+
+BLOCK_B = 512
+"""Bytes to whose multiple the allocator of a GPU rounds a tensor up."""
+PARAMETERS, GRADIENTS, STATES, BUFFERS, KEPT = "parameters", "gradients", "optimizer", "buffers", "activations"
+
+
+@dataclass(slots=True)
+class Life:
+    """A tensor's bytes on the card, from one operation to another."""
+
+    size_B: int
+    born: int
+    died: int | None = None
+    category: str = KEPT
+
+
+@dataclass(slots=True)
+class Operation:
+    """A call of the program."""
+
+    name: str
+    phase: str
+    shapes: tuple[tuple[tuple[int, ...], str], ...]
+    """Of the tensors that it reads and then of those that it gives, with their formats."""
+    reads: int
+    flops: int = 0
+
+
+class Uncounted(Exception):
+    """A product without a rule for its FLOPs."""
+
+
+def counted_flops(function: Any, args: Any, kwargs: Any, given: Any) -> int:
+    """FLOPs of a product or of attention, as PyTorch's counter has them; 0 of other operations. Raises Uncounted."""
+    packet = function._overloadpacket
+    if packet in flop_registry:
+        shaped = [one for one in args if not isinstance(one, torch.dtype)]
+        return int(flop_registry[packet](*shaped, **kwargs, out_val=given))
+    name = str(packet).removeprefix("aten.")
+    if name == "_grouped_mm":
+        (first, second), last = args[:2], args[1].shape[-1]
+        batches = first.shape[0] if first.dim() == second.dim() == 3 else 1
+        return int(2 * batches * first.shape[-2] * first.shape[-1] * last)
+    if any(part in name for part in PRODUCTS) and not name.endswith("_for_cpu"):
+        raise Uncounted(f"{function} is a product without a rule for its FLOPs, so that the step would count too few")
+    return 0
+
+
+PRODUCTS = ("mm", "conv", "dot_product_attention", "matmul", "linear_backward")
+"""What names of products have in them."""
+
+
+@dataclass
+class Record(TorchDispatchMode):
+    """The operations of a program and the tensors on the card, until a step of it is known."""
+
+    answer: Callable[[Any, tuple[Any, ...]], Any]
+    operations: list[Operation] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    phase: str = "outside"
+    shapes: FakeTensorMode | None = None
+    """The mode in which tensors have no bytes."""
+
+    def __post_init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.known: weakref.WeakKeyDictionary[Any, Life] = weakref.WeakKeyDictionary()
+        self.live_B = self.peak_B = self.modules = 0
+        register_module_forward_pre_hook(self._entered)
+        register_module_forward_hook(self._left, always_call=True)
+
+    def _entered(self, *args: Any) -> None:
+        self.modules += 1
+
+    def _left(self, *args: Any) -> None:
+        self.modules -= 1
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        found = self.answer(function, args)
+        if found is not NotImplemented:
+            return found
+        if getattr(kwargs.get("device"), "type", "") == NAME:
+            args = tree_map(self._unknown, args)
+        given = function(*args, **kwargs)
+        tensors = [one for one in tree_iter(given) if isinstance(one, torch.Tensor)]
+        read = [one for one in tree_iter((args, kwargs)) if isinstance(one, torch.Tensor)]
+        if any(self.there(one) for one in (*tensors, *read)):
+            for one in tensors:
+                self.saw(one)
+            shapes = tuple((tuple(one.shape), str(one.dtype).removeprefix("torch.")) for one in (*read, *tensors))
+            phase = "recompute" if self.phase == "backward" and self.modules else self.phase
+            flops = counted_flops(function, args, kwargs, given)
+            self.operations.append(Operation(str(function), phase, shapes, len(read), flops))
+        return given
+
+    def _unknown(self, one: Any) -> Any:
+        """A tensor of the processor without what is known of its values, as it is when it moves to the card."""
+        if isinstance(one, FakeTensor):
+            one.constant = None
+        elif isinstance(one, torch.Tensor) and self.shapes is not None:
+            one = self.shapes.from_tensor(one)
+            one.constant = None
+        return one
+
+    def there(self, one: torch.Tensor) -> bool:
+        """Whether a tensor is on the card."""
+        return getattr(one, "fake_device", one.device).type == NAME
+
+    def saw(self, one: torch.Tensor) -> None:
+        """Counts the bytes of a tensor on the card from now on, once."""
+        if not self.there(one):
+            return
+        storage = one.untyped_storage()
+        if storage in self.known:
+            return
+        size_B = -(-storage.nbytes() // BLOCK_B) * BLOCK_B
+        life = Life(size_B, len(self.operations))
+        self.known[storage] = life
+        self.lives.append(life)
+        self.live_B += size_B
+        self.peak_B = max(self.peak_B, self.live_B)
+        weakref.finalize(storage, self._died, life)
+
+    def _died(self, life: Life) -> None:
+        life.died = len(self.operations)
+        self.live_B -= life.size_B
+
+    def name(self, tensors: Any, category: str) -> None:
+        """Says what tensors are."""
+        for one in tree_iter(tensors):
+            if isinstance(one, torch.Tensor) and self.there(one):
+                life = self.known.get(one.untyped_storage())
+                if life is not None:
+                    life.category = category

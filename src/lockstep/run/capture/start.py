@@ -1,0 +1,67 @@
+"""Captures a program in a process of its own, which changes PyTorch there and nothing here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from lockstep.base.errors import BadInput
+from lockstep.base.types.plain import Json
+from lockstep.describe.captured import Captured, read_captured
+from lockstep.describe.hardware import Cluster
+from lockstep.run.capture.card import card_of
+
+CHILD = "lockstep.run.capture.child"
+APART = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+"""Variables of a launcher, which the process does not see."""
+
+
+def capture(
+    script: str | Path, arguments: Sequence[str], cluster: Cluster, out: str | Path, answers: Mapping[str, str]
+) -> Captured:
+    """A step of a script, written to `out`. Raises BadInput with what the program did that cannot be captured."""
+    if not Path(script).is_file():
+        raise BadInput(f"there is no script {script}", "SCRIPT")
+    with tempfile.TemporaryDirectory(prefix="lockstep-capture-") as folder:
+        result = Path(folder) / "result.json"
+        question = {
+            "script": str(script),
+            "arguments": list(arguments),
+            "card": asdict(card_of(cluster.device)),
+            "cluster": cluster.name,
+            "answers": dict(answers),
+            "out": str(Path(out).resolve()),
+            "result": str(result),
+        }
+        asked = Path(folder) / "question.json"
+        asked.write_text(json.dumps(question), "utf-8")
+        said = _run([sys.executable, "-m", CHILD, str(asked)])
+        answer: Json = json.loads(result.read_text("utf-8")) if result.exists() else {"error": _last(said)}
+    if "error" in answer:
+        raise BadInput(str(answer["error"]), str(script))
+    return read_captured(out)
+
+
+def _run(command: Sequence[str]) -> str:
+    """Runs the process to its end and gives what it printed; ends it where this one is interrupted."""
+    kept = {name: value for name, value in os.environ.items() if name not in APART}
+    environment = {**kept, "CUDA_VISIBLE_DEVICES": "0", "TOKENIZERS_PARALLELISM": "false"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        try:
+            return process.communicate()[0]
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _last(said: str) -> str:
+    lines = [line for line in said.splitlines() if line.strip()]
+    return f"the program ended without an answer: {lines[-1] if lines else 'it printed nothing'}"

@@ -1,0 +1,80 @@
+"""Values that the program asks for and that do not exist: what it is told, and where it asked.
+
+Numbers are 1 and truths are true, but once in OFTEN at one place, so that loops which wait for a false one end. Which
+way a program goes may depend on it, so every place is kept and shown, and `--answer train.py:120=0` overrides.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+OFTEN = 64
+ASKED = ("aten._local_scalar_dense.default", "aten.is_nonzero.default", "aten.equal.default")
+LIBRARIES = ("torch", "lockstep")
+
+
+@dataclass
+class Values:
+    """The answers of a run."""
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Answers by place, `file.py:120`, that the user gives."""
+    asked: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """How often each place, kind and answer."""
+
+    def __call__(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """The answer to an operation that asks for a value; NotImplemented for others."""
+        if str(function) not in ASKED:
+            return NotImplemented
+        one = args[0]
+        known = getattr(one, "constant", one if type(one) is torch.Tensor else None)
+        if known is not None and str(function) == ASKED[0]:
+            return NotImplemented
+        truth = str(function) != ASKED[0] or one.dtype == torch.bool
+        return self.told(bool if truth else float if one.dtype.is_floating_point else int)
+
+    def told(self, kind: type) -> Any:
+        """The answer of a kind at the place that asks."""
+        where = place()
+        times = sum(count for (at, _, _), count in self.asked.items() if at == where)
+        answer = kind(1) if kind is not bool else (times + 1) % OFTEN != 0
+        if where in self.given:
+            text = self.given[where]
+            answer = text.lower() in ("true", "1", "yes") if kind is bool else kind(float(text))
+        self.asked[where, kind.__name__, str(answer)] += 1
+        return answer
+
+    def array(self, one: torch.Tensor, **words: Any) -> Any:
+        """A tensor's values as an array: ones where there are none."""
+        if not isinstance(one, FakeTensor):
+            return torch.Tensor.numpy(one, **words)
+        self.asked[place(), "array", "1"] += 1
+        kind = {torch.bool: np.bool_, torch.float32: np.float32, torch.float64: np.float64}.get(one.dtype)
+        return np.ones(tuple(one.shape), np.int64 if kind is None else kind)
+
+    def list(self, one: torch.Tensor) -> Any:
+        """The same as a list."""
+        return self.array(one.detach()).tolist() if isinstance(one, FakeTensor) else torch.Tensor.tolist(one)
+
+
+def place() -> str:
+    """File and line of the program that the current call comes from: outside PyTorch."""
+    frame: FrameType | None = sys._getframe(1)
+    last = ""
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
+        last = f"{path.name}:{frame.f_lineno}"
+        if not set(path.parts) & set(LIBRARIES) and not path.name.startswith("<"):
+            return last
+        frame = frame.f_back
+    return last

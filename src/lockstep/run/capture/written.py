@@ -1,0 +1,74 @@
+"""The file of a capture: one zip with what a step does, without weights, values or text of the program."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lockstep.describe.captured import OPERATIONS, PROGRAM, SCHEMA, TENSORS
+from lockstep.run.capture.record import Operation, Record
+from lockstep.run.capture.values import Values
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time in the archive, so that equal captures are equal files."""
+
+
+def write(
+    question: dict[str, Any], record: Record, start: int, values: Values, counts: dict[str, int], notes: list[str]
+) -> None:
+    """Writes the operations from `start` on, and the tensors that live there."""
+    program = {
+        "schema": SCHEMA,
+        "script": Path(question["script"]).name,
+        "arguments": question["arguments"],
+        "torch": torch.__version__,
+        "card": question["card"],
+        "cluster": question["cluster"],
+        **counts,
+        "values": [
+            {"place": place, "kind": kind, "answer": answer, "times": times}
+            for (place, kind, answer), times in sorted(values.asked.items())
+        ],
+        "notes": notes,
+    }
+    operations = record.operations[start:]
+    lives = [one for one in record.lives if one.died is None or one.died > start]
+    tensors = (
+        (one.size_B, max(0, one.born - start), "" if one.died is None else one.died - start, one.category)
+        for one in lives
+    )
+    parts = {
+        PROGRAM: json.dumps(program, indent=1),
+        OPERATIONS: _table(("name", "phase", "shapes", "reads", "flops"), map(_row, operations)),
+        TENSORS: _table(("size_B", "born", "died", "category"), tensors),
+    }
+    path = Path(question["out"])
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
+            for name, text in parts.items():
+                file.writestr(zipfile.ZipInfo(name, EPOCH), text, zipfile.ZIP_DEFLATED)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _row(one: Operation) -> tuple[str, str, str, int, int]:
+    shapes = ";".join("x".join(map(str, shape)) + f":{dtype}" for shape, dtype in one.shapes)
+    return one.name, one.phase, shapes, one.reads, one.flops
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    return text.getvalue()

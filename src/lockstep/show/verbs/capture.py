@@ -1,0 +1,115 @@
+"""Your own program as the workload: a training script, captured on a machine without a GPU."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from lockstep.base.errors import BadInput
+from lockstep.base.types.plain import Json
+from lockstep.base.types.shown import Shown
+from lockstep.show.verbs.words.calling import strict
+from lockstep.show.verbs.words.named import Cluster
+from lockstep.show.verbs.words.option import Argument, Option
+from lockstep.show.verbs.words.question import read_cluster
+
+if TYPE_CHECKING:
+    from lockstep.describe.captured import Captured
+    from lockstep.price.layout import Memory
+
+FILE = "step.capture"
+PROGRAM = Argument(
+    "SCRIPT ARGUMENTS",
+    "A training script and its arguments, after -- where they begin with a hyphen: train.py -- --lr 1e-4.",
+    repeated=True,
+)
+CARD = Option(
+    "C", "Machine of whose devices the program sees one, e.g. rtx-4090:1, or a YAML file.", "-c", names="clusters"
+)
+ANSWER = Option(
+    "PLACE=VALUE",
+    "What a line is told that asks for a value, e.g. train.py:120=0; may be repeated. Without it numbers are 1 and "
+    "truths are true.",
+    repeated=True,
+)
+
+
+@dataclass(frozen=True, repr=False)
+class CapturedMemory(Shown):
+    """A captured step, and its memory on a device."""
+
+    captured: "Captured"
+    cluster: Cluster
+    path: str
+
+    @cached_property
+    def memory(self) -> "Memory":
+        """Bytes by category when most are held."""
+        from lockstep.price.layout.captured import captured_memory
+
+        return captured_memory(self.captured, self.cluster)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the step does."""
+        return bool(self.memory.fits)
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        found = self.captured
+        return {
+            "capture": self.path,
+            "cluster": self.cluster.name,
+            "device": self.cluster.device.name,
+            "program": found.program,
+            "memory": self.memory.to_dict(),
+            "tensors_B": found.peak_B,
+            "peak": {"phase": found.peak_operation.phase, "operation": found.peak_operation.name},
+            "operations": found.by_phase,
+            "flops": found.flops,
+        }
+
+
+def read_capture(path: str | Path, cluster: str | Path | Cluster | None) -> CapturedMemory:
+    """The step in a file on a device of `cluster`, or of the machine that it was captured for."""
+    from lockstep.describe.captured import read_captured
+
+    found = read_captured(path)
+    name = f"{found.program['card']['name']}:1" if cluster is None else cluster
+    return CapturedMemory(found, read_cluster(name), str(path))
+
+
+@strict
+def capture(
+    *program: Annotated[str, PROGRAM],
+    cluster: Annotated[str | Path | Cluster | None, CARD] = None,
+    out: Annotated[str | Path, Option("FILE", "File for the step.", "-o", default=FILE)] = FILE,
+    answer: Annotated[Mapping[str, str] | Sequence[str], ANSWER] = (),
+) -> CapturedMemory:
+    """Runs a training script without a GPU until a step is known, and writes what it would have done on the card.
+
+    Tensors have shapes and no bytes, in a process of its own. Raises BadInput for what cannot be captured, by name.
+    """
+    from lockstep.run.capture.start import capture as run
+
+    if not program:
+        raise BadInput("give a training script, e.g. lockstep capture train.py -c rtx-4090:1", "SCRIPT")
+    if not str(out).endswith(".capture"):
+        raise BadInput(f"must end in .capture, got {out}", "--out")
+    script, *arguments = program
+    machine = read_cluster(cluster)
+    found = run(script, arguments, machine, out, _answers(answer))
+    return CapturedMemory(found, machine, str(out))
+
+
+def _answers(given: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
+    if isinstance(given, Mapping):
+        return given
+    found = {}
+    for one in given:
+        place, equals, value = one.partition("=")
+        if not equals or ":" not in place:
+            raise BadInput(f"must be FILE:LINE=VALUE, such as train.py:120=0, got {one!r}", "--answer")
+        found[place] = value
+    return found

@@ -1,0 +1,93 @@
+"""`lockstep capture`: a step of a program, and whether it fits on a device."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from lockstep.base.units import format_count, format_risk, format_size
+from lockstep.show.views.memory import categories, plot_rank
+from lockstep.show.views.parts.command import Command
+from lockstep.show.views.parts.output import draw, given, picture_path, show
+from lockstep.show.views.parts.terminal import heading, indented, paragraph, small_print, table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from lockstep.show.verbs.capture import CapturedMemory
+
+PLACES = 12
+"""Places that asked for values which are listed."""
+
+
+def render(found: CapturedMemory, out: Console) -> None:
+    """Prints whether the step fits, what fills the memory, and what the program was told."""
+    memory, step, device = found.memory, found.captured, found.cluster.device
+    program = step.program
+    title = " ".join([program["script"], *program["arguments"]])
+    out.print(Text(f"{title} on one {device.name}", style="bold green" if found.fits else "bold red"))
+    total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
+    risk = format_risk(float(memory.out_of_memory_frac))
+    say = "It fits" if found.fits else "It does not fit"
+    paragraph(out, f"{say}: {total} of {capacity}; risk of running out of memory {risk}.")
+    calls = ", ".join(f"{number:,} {phase}" for phase, number in step.by_phase.items())
+    paragraph(
+        out,
+        f"{format_count(program['parameters'])} parameters, {format_count(program['trained_parameters'])} of them "
+        f"trained; {format_count(step.flops)} FLOPs a step in products and attention; calls: {calls}.",
+    )
+    fullest = step.peak_operation
+    moment = f"{fullest.name.removeprefix('aten.')} ({fullest.phase})"
+    heading(out, "What fills the memory", f"at its fullest moment, {moment}")
+    categories(memory, out)
+    _values(found, out)
+    said = [f"the step between two updates of the first optimizer, on torch {program['torch']}: {found.path}"]
+    said += ["buffers are also the workspaces of cuBLAS, 5 % of slack in the allocator and 1.5 GB of context"]
+    if program["card"]["name"] != device.name:
+        said += [f"captured for {program['card']['name']}: attention's kernel is the one that card chooses"]
+    small_print(out, "Assumptions", [*said, *program["notes"]], len(said) + len(program["notes"]))
+
+
+def _values(found: CapturedMemory, out: Console) -> None:
+    """What the program asked for that does not exist."""
+    asked = found.captured.program["values"]
+    if not asked:
+        return
+    times = sum(one["times"] for one in asked)
+    heading(out, f"The program asked {times:,} values", "the answers can change what it does")
+    rows = [(one["place"], one["kind"], one["answer"], f"{one['times']:,}") for one in asked[:PLACES]]
+    indented(out, table([("place", "left"), ("kind", "left"), ("told", "right"), ("times", "right")], rows))
+    if len(asked) > PLACES:
+        paragraph(out, f"{len(asked) - PLACES} places more with --json.", style="dim", indent=2)
+
+
+def plot_capture(found: CapturedMemory) -> Figure:
+    """What fills the device."""
+    return plot_rank(found.memory)
+
+
+def ask(as_json: bool, plot: str | None = None, program: list[str] | None = None, **words: object) -> None:
+    """The script and its arguments are positional."""
+    from lockstep.show.verbs.capture import capture
+
+    picture_path(plot)
+    found = capture(*(program or ()), **given(words))
+    draw(plot, partial(plot_capture, found))
+    show(found, as_json, render, ok=found.fits)
+
+
+COMMAND = Command(
+    examples=(
+        "lockstep capture train.py -c rtx-4090:1",
+        "lockstep capture train.py -c h100-sxm:1 -o big.capture -- --batch 4 --lr 1e-4",
+        "lockstep memory step.capture -c l40s:1",
+    ),
+    more="Needs torch (pip install 'lockstep-training[measure]'). The exit code is 1 when the step does not fit.",
+    render=render,
+    picture=plot_capture,
+    lists=False,
+    ask=ask,
+)

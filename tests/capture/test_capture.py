@@ -1,0 +1,207 @@
+"""A step of a program, captured without a GPU: bytes and FLOPs by arithmetic, what was asked, and what is refused."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import cli_runner
+import lockstep
+from lockstep.base.errors import BadInput
+from lockstep.describe.captured import read_captured
+from lockstep.price.layout.captured import WIDE_WORKSPACE_B
+from lockstep.price.layout.memory import FRAMEWORK_B, SLACK_FRAC
+from lockstep.show.verbs.capture import CapturedMemory
+
+pytest.importorskip("torch")
+
+TOKENS, HIDDEN, WIDE, LAYERS = 512, 256, 1024, 3
+MODEL = """
+import sys, torch
+from torch.utils.checkpoint import checkpoint
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(256, 1024, bias=False), torch.nn.Linear(1024, 256, bias=False)
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+class Net(torch.nn.Module):
+    def __init__(self, recompute=False):
+        super().__init__()
+        self.blocks, self.recompute = torch.nn.ModuleList(Block() for _ in range(3)), recompute
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        return x
+"""
+STEP = """
+net = Net("recompute" in sys.argv).to("cuda")
+optimizer = torch.optim.AdamW(net.parameters())
+data = torch.utils.data.DataLoader(torch.randn(512 * 8, 256), batch_size=512, shuffle=True)
+for x in data:
+    with torch.autocast("cuda", torch.bfloat16, enabled="autocast" in sys.argv):
+        loss = net(x.to("cuda")).float().square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if loss.item() < 0:
+        print("never")
+"""
+WEIGHTS = LAYERS * 2 * HIDDEN * WIDE
+
+Captured = Callable[..., CapturedMemory]
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    folder = tmp_path_factory.mktemp("programs")
+    known: dict[tuple[str, ...], CapturedMemory] = {}
+
+    def run(*words: str, program: str = MODEL + STEP, **options: object) -> CapturedMemory:
+        key = (*words, program, str(options))
+        if key not in known:
+            script = folder / f"train{len(known)}.py"
+            script.write_text(program)
+            out = folder / f"{len(known)}.capture"
+            known[key] = lockstep.capture(str(script), *words, **{"cluster": "h100-sxm:1", "out": out, **options})
+        return known[key]
+
+    return run
+
+
+def test_bytes_of_weights_gradients_and_states_are_those_of_arithmetic(captured: Captured) -> None:
+    found = captured().captured
+    assert found.program["parameters"] == found.program["trained_parameters"] == WEIGHTS
+    held = {name: sum(one.size_B for one in found.lives if one.category == name) for name in found.by_category}
+    assert held["parameters"] == held["gradients"] == 4 * WEIGHTS
+    assert held["optimizer"] == 2 * 4 * WEIGHTS
+
+
+def test_activations_at_the_loss_are_what_the_backward_pass_reads(captured: Captured) -> None:
+    """In fp32 without autocast every block keeps its input and the output of its activation."""
+    found = captured().captured
+    last = max(at for at, one in enumerate(found.operations) if one.phase == "forward" and "relu" in one.name)
+    kept = [one for one in found.lives if one.category == "activations" and one.born <= last < (one.died or 1e9)]
+    # The product that the last activation reads is there beside it.
+    expected = 4 * TOKENS * (LAYERS * HIDDEN + LAYERS * WIDE + WIDE)
+    assert sum(one.size_B for one in kept) == pytest.approx(expected, rel=0.01)
+
+
+def test_flops_are_six_per_weight_and_token_but_for_the_first_input(captured: Captured) -> None:
+    first = 2 * TOKENS * HIDDEN * WIDE
+    assert captured().captured.flops == 6 * WEIGHTS * TOKENS - first
+
+
+def test_recomputation_is_a_phase_of_its_own_and_saves_what_blocks_hold(captured: Captured) -> None:
+    whole, again = captured().captured, captured("recompute").captured
+    assert "recompute" not in whole.by_phase
+    # The last product of a block is not computed again, as nothing reads what it gives.
+    up = 2 * TOKENS * HIDDEN * WIDE
+    assert again.flops - whole.flops in (LAYERS * up, LAYERS * 2 * up)
+    assert again.by_phase["recompute"] > 0
+    assert again.by_category["activations"] < whole.by_category["activations"]
+
+
+def test_autocast_runs_products_in_half_precision_and_keeps_casts_of_weights(captured: Captured) -> None:
+    found = captured("autocast").captured
+    products = [one for one in found.operations if one.flops and one.phase == "forward"]
+    assert len(products) == 2 * LAYERS
+    assert all("float32" not in one.shapes for one in products)
+    casts = [one.size_B for one in found.lives if one.category == "activations" and one.size_B == 2 * HIDDEN * WIDE]
+    assert len(casts) >= 2 * LAYERS
+
+
+def test_the_answer_is_that_of_every_other_on_memory(captured: Captured) -> None:
+    found = captured()
+    memory, tensors_B = found.memory, found.captured.peak_B + 2 * WIDE_WORKSPACE_B
+    assert memory.total_B == pytest.approx(tensors_B * (1 + SLACK_FRAC) + FRAMEWORK_B)
+    assert found.fits
+    other = lockstep.memory(found.path, "rtx-4090:1")
+    assert other.cluster.device.name == "rtx-4090"
+    assert other.memory.total_B == memory.total_B
+    assert other.memory.capacity_B < memory.capacity_B
+
+
+def test_what_was_asked_is_listed_and_answers_are_taken(captured: Captured) -> None:
+    (asked,) = captured().captured.program["values"]
+    assert (asked["kind"], asked["answer"]) == ("float", "1.0")
+    line = (MODEL + STEP).splitlines().index("    if loss.item() < 0:") + 1
+    assert asked["place"] == f"train0.py:{line}"
+    program = MODEL + STEP.replace('print("never")', 'net = net.cpu(); raise RuntimeError("reached")')
+    with pytest.raises(BadInput, match="reached"):
+        captured(program=program, answer=[f"{name}:{line}=-1" for name in (f"train{at}.py" for at in range(10))])
+
+
+def test_equal_programs_give_equal_files(captured: Captured, tmp_path: Path) -> None:
+    (tmp_path / "train0.py").write_text(MODEL + STEP)
+    out = tmp_path / "step.capture"
+    lockstep.capture(str(tmp_path / "train0.py"), cluster="h100-sxm:1", out=out)
+    assert out.read_bytes() == Path(captured().path).read_bytes()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["step.capture", "train0.py"]
+
+
+ATTENTION = """
+import torch
+q = torch.nn.Parameter(torch.randn(2, 8, 128, 64, device="cuda", dtype=torch.bfloat16))
+optimizer = torch.optim.SGD([q], lr=0.1)
+for _ in range(3):
+    torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+KERNELS = [("h100-sxm", "cudnn"), ("a100-sxm-80gb", "flash")]
+
+
+@pytest.mark.parametrize(("card", "kernel"), KERNELS)
+def test_attention_is_the_kernel_that_the_card_takes(captured: Captured, card: str, kernel: str) -> None:
+    names = {one.name for one in captured(program=ATTENTION, cluster=f"{card}:1").captured.operations if one.flops}
+    assert all(kernel in name for name in names)
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (
+            MODEL + "x = torch.ones(4, device='cuda')\nx.nonzero()\n",
+            r"nonzero.* at train\d+\.py:\d+ .* depends on its values",
+        ),
+        ("import torch\ntorch.distributed.init_process_group('nccl')\n", "several ranks are not captured yet"),
+    ],
+)
+def test_what_cannot_be_captured_is_refused_by_name(captured: Captured, program: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        captured(program=program)
+
+
+def test_the_command_refuses_with_exit_code_two_and_leaves_no_file(tmp_path: Path) -> None:
+    script, out = tmp_path / "train.py", tmp_path / "step.capture"
+    script.write_text("import torch\n")
+    ran = cli_runner.run("capture", str(script), "-c", "h100-sxm:1", "-o", str(out))
+    assert ran.code == 2
+    assert "optimizer steps" in ran.err
+    assert list(tmp_path.iterdir()) == [script]
+
+
+def test_a_capture_is_read_without_torch_and_torch_here_is_as_it_was(captured: Captured) -> None:
+    import torch
+
+    found = captured()
+    assert torch._C._get_privateuse1_backend_name() == "privateuseone"
+    code = f"import sys, lockstep; lockstep.memory({found.path!r}); print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
+
+
+def test_files_that_are_no_captures_are_refused(tmp_path: Path, captured: Captured) -> None:
+    (tmp_path / "text.capture").write_text("hello")
+    with pytest.raises(BadInput, match="is not a capture"):
+        read_captured(tmp_path / "text.capture")
+    assert json.loads(json.dumps(captured().to_dict()))["memory"]["fits"] is True
