@@ -192,7 +192,7 @@ def _logits(model: Transformer, piece: Piece, logit_B: Number, loss: str = "whol
     if loss not in GRADIENT_B:
         yield KeptTensor("logits", piece.tokens * columns * logit_B, "tp", FULL)
         return
-    tile = np.minimum(piece.tokens, TILE[0]) * np.minimum(columns, TILE[1]) * piece.element_B
+    tile = np.minimum(piece.tokens, TILE[0]) * TILE[1] * piece.element_B  # As wide for a smaller vocabulary.
     share = min(1.0, model.hidden / model.vocab)
     at_once = tile if loss == "tiled" else piece.tokens * columns * logit_B * share
     yield KeptTensor("logits", at_once, "tp", FULL)
