@@ -41,9 +41,10 @@ class Live(TorchDispatchMode):
         self.live: dict[int, tuple[int, str]] = {}
         self.total = self.most = 0
         self.phase, self.where, self.on = "forward", [""], False
-        self.peak: tuple[str, dict[int, tuple[int, str]], set[int]] = ("", {}, set())
+        self.peak: tuple[str, dict[int, tuple[int, str]], set[int], set[int]] = ("", {}, set(), set())
         self.flops: Counter[str] = Counter()
         self.parameters: list[torch.nn.Parameter] = []
+        self.optimizer: Any = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -55,7 +56,9 @@ class Live(TorchDispatchMode):
         if self.on and self.total > self.most:
             self.most = self.total
             grads = {key_of(one.grad) for one in self.parameters if one.grad is not None}
-            self.peak = self.phase, dict(self.live), grads
+            every = tree_leaves(list(self.optimizer.state.values()))
+            states = {key_of(one) for one in every if isinstance(one, torch.Tensor)}
+            self.peak = self.phase, dict(self.live), grads, states
         return out
 
     def see(self, one: torch.Tensor, name: str) -> None:
@@ -162,6 +165,12 @@ def like_a_gpu(live: Live) -> None:
         return Fused.apply(query, key, value, words.get("scale"))
 
     torch.nn.functional.scaled_dot_product_attention = attention
+    dropout = torch.nn.functional.dropout
+
+    def masked(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        return torch.native_dropout(x, p, True)[0] if p and training else dropout(x, p, training, inplace)
+
+    torch.nn.functional.dropout = masked
 
 
 def tokenizer(vocab: int) -> Any:
@@ -274,7 +283,7 @@ def watch(live: Live, trainer: Any, passed: Counter[str]) -> None:
         live.phase = "forward"
 
     def create(*args: Any) -> Any:
-        made = optimizer_of(*args)
+        made = live.optimizer = optimizer_of(*args)
         made.register_step_pre_hook(lambda *_: setattr(live, "phase", "optimizer"))
         made.register_step_post_hook(lambda *_: setattr(live, "phase", "forward"))
         return made
@@ -321,11 +330,9 @@ def measured(one: dict[str, Any], where: str) -> dict[str, Any]:
     live.parameters = [each for each in trainer.model.parameters() if each.requires_grad]
     with Autocast(), live:
         trainer.train()
-    phase, there, grads = live.peak
+    phase, there, grads, states = live.peak
     models = [one for one in (trainer.model, getattr(trainer, "ref_model", None)) if one is not None]
     weights = {key_of(each) for model in models for each in (*model.parameters(), *model.buffers())}
-    states = {key_of(each) for state in trainer.optimizer.state.values() for each in tree_leaves(state)
-              if isinstance(each, torch.Tensor)}  # fmt: skip
     sizes: Counter[str] = Counter()
     made: Counter[str] = Counter()
     for key, (size_B, name) in there.items():

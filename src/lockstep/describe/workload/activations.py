@@ -377,10 +377,10 @@ def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
 
 
 def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
-    """Inputs of adapters, each cast for itself, to fp32 (PEFT) and under autocast back, and what comes out of A."""
-    if piece.element_B >= FP32_B:
-        return
-    half, weights = piece.half_adapters, layer_weights(model, kind.stored)
+    """Inputs of adapters, each cast for itself, to fp32 (PEFT) and under autocast back, and what comes out of A. Of
+    what is fp32 there is no cast.
+    """
+    half, weights = piece.half_adapters or piece.element_B >= FP32_B, layer_weights(model, kind.stored)
     cast_B = piece.element_B if np.any(piece.own_casts) else FP32_B
     first = next((one.name for one in weights if adapters.adapts(one) and one.name in JOINT), "")
     for weight in weights:

@@ -153,13 +153,14 @@ class Piece:
     def needs_input_of(self, weight: Weight | None) -> bool:
         """Whether the gradient of a matrix, or of an adapter beside it, needs what the matrix reads.
 
-        PEFT's adapters read casts of their own, so that nothing needs what a frozen matrix reads.
+        PEFT's adapters read fp32: casts of their own, unless that is what the matrix reads, or a dropout's output.
         """
         if self.adapters is None or self.inputs_kept:
             return True
         if weight is None:
             return False
-        shared = self.half_adapters or self.fused_adapters or self.adapters.sums(weight)
+        same = self.element_B >= FP32_B and not self.adapters.dropout_frac
+        shared = self.half_adapters or self.fused_adapters or same or self.adapters.sums(weight)
         return shared and self.adapters.adapts(weight)
 
     def kept_up_to(self, *modules: str) -> int:

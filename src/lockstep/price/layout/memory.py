@@ -253,8 +253,9 @@ def state_bytes(recipe: Recipe, grid: LayoutGrid, own_B: float) -> StateBytes:
     states, master_B = recipe.states, np.where(grid.on_host, 0.0, 0.0)
     copy_B = np.where(widened(recipe, grid), 0.0, recipe.parameter_B)  # there they are among the activations
     if states.master_B and not recipe.habits.working_copy:
-        # Of offloaded masters a working copy stays.
-        copy_B = np.where(np.logical_not(sharing_of(recipe, grid).keeps) & ~grid.on_host, 0.0, copy_B)
+        # Of offloaded masters a working copy stays; products in fp32 read the master itself.
+        cast = np.logical_not(sharing_of(recipe, grid).keeps) | (recipe.element_B >= FP32_B)
+        copy_B = np.where(cast & ~grid.on_host, 0.0, copy_B)
         master_B = np.where(grid.on_host, 0.0, states.master_B)
     own_B += states.master_B if recipe.habits.working_copy else 0.0
     return StateBytes(copy_B, master_B, np.where(gradients_pass(recipe, grid), 0.0, recipe.gradient_B), own_B)
