@@ -257,7 +257,7 @@ def _inside(block: Mlp | Experts, ffn: int, part: Part) -> tuple[tuple[Tensor, .
     )
     down = Tensor(
         f"{label} down input", numbers, spread, f"{prefix}activation", "input",
-        for_weights=part == "dense" and not undone, stays=("mlp_act", "moe_act") if undone else (),
+        for_weights=not undone, stays=("mlp_act", "moe_act") if undone else (),
     )  # fmt: skip
     return kept, (down,)
 
@@ -274,7 +274,7 @@ def _experts(
     yield Operation(
         name="rows to experts and back", does="exchanged rows", part="experts", rows="experts",
         widths=(Width(model.hidden),),
-        reads=(Tensor("expert input", moe.top_k * model.hidden, "rows", held="input"),),
+        reads=(Tensor("expert input", moe.top_k * model.hidden, "rows", held="input", for_weights=True),),
     )  # fmt: skip
     if moe.shared_ffn:
         yield from _feed_forward(moe, moe.shared_ffn, "shared", products, inputs)

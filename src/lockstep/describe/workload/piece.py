@@ -123,6 +123,8 @@ class Piece:
     dropout: bool = False
     own_casts: Number | Truth = False
     """Where every product keeps a cast of its own of what it reads (torch.autocast)."""
+    wide_stream: Number | Truth = False
+    """Where what lies between products is fp32 all the same (torch.autocast above fp32 parameters)."""
     inputs_kept: bool = False
     """Frozen matrices keep their inputs all the same."""
     gathers_kept: bool = False

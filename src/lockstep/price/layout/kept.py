@@ -22,7 +22,9 @@ from lockstep.describe.workload import (
     convnet_activation_B,
     embedding_activation_B,
     head_activation_B,
+    last_norm_gradient_B,
     layer_modes_B,
+    modules_of,
     passing_gradient_B,
     spread_activation_B,
 )
@@ -71,15 +73,21 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
         own_casts=widened(recipe, grid) | (recipe.habits.autocast and recipe.adapters is not None),
+        wide_stream=widened(recipe, grid),
         inputs_kept=recipe.habits.base_inputs_kept and recipe.base is not None,
         gathers_kept=not recipe.habits.gathers_again,
         saves={slot: chosen.saves for slot, chosen in ways.items()},
         weighed_B=ways["permutation"].numbers.get("passing_B", 0.0),
-        joint_qkv=recipe.habits.joint_qkv,
+        joint_qkv=recipe.habits.joint_qkv or _joint(recipe, model),
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, model.norm),
         fused_elementwise=recipe.fused_elementwise,
     )
+
+
+def _joint(recipe: Recipe, model: Transformer) -> bool:
+    """Whether the class of transformers has one product for queries, keys and values, of which values are a view."""
+    return recipe.habits.own_projections and "qkv" in modules_of(model.model_type).joint
 
 
 def context_blocks(model: Transformer, one: Piece, core_s: tuple[Number, Number] = (0.0, 0.0)) -> Blocks:
@@ -194,7 +202,7 @@ def _kept(
         # The modules of multi-token prediction are like the last layer.
         counts[model.kinds[-1].stored] += model.mtp_layers
     kept: Number = 0.0
-    passing: Number = 0.0
+    passing: Number = last_norm_gradient_B(model, one) if model.final_norm else 0.0
     again_frac = _again_frac(recipe, grid, held)
     for kind, count in sorted(counts.items()):
         whole_B, mode_B = _mode_B(model, one, grid, kind)
