@@ -48,9 +48,9 @@ def config(rng: random.Random, kind: str) -> Config:
         made |= {"tie_word_embeddings": True, "sliding_window": 4096, "query_pre_attn_scalar": 32}
     elif kind == "deepseek_v3":
         made.pop("head_dim")
-        rope, nope = rng.choice((16, 32)), rng.choice((16, 32))
+        heads, rope, nope = made["num_attention_heads"], rng.choice((16, 32)), rng.choice((16, 32))
         made |= _experts(rng) | {
-            "num_key_value_heads": made["num_attention_heads"], "n_routed_experts": 8, "n_shared_experts": 1, "n_group": 1,
+            "num_key_value_heads": heads, "n_routed_experts": 8, "n_shared_experts": 1, "n_group": 1,
             "topk_group": 1, "first_k_dense_replace": 1, "q_lora_rank": 64, "kv_lora_rank": 32, "v_head_dim": 32,
             "qk_rope_head_dim": rope, "qk_nope_head_dim": nope,
         }  # fmt: skip
@@ -61,11 +61,12 @@ def config(rng: random.Random, kind: str) -> Config:
     elif kind == "gpt_oss":
         made |= {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 4096}
     elif kind == "bamba":
-        made |= {"mamba_n_heads": made["hidden_size"] // 16, "mamba_d_head": 32, "mamba_d_state": 32, "mamba_n_groups": 1,
-                 "mamba_chunk_size": 64, "mamba_expand": 2, "attn_layer_indices": [1]}  # fmt: skip
+        made |= {"mamba_n_heads": made["hidden_size"] // 16, "mamba_d_head": 32, "mamba_d_state": 32, "mamba_expand": 2,
+                 "mamba_n_groups": 1, "mamba_chunk_size": 64, "attn_layer_indices": [1]}  # fmt: skip
     elif kind in ("gpt2", "gpt_neox"):
         heads = made["hidden_size"] // 32
-        made = {name: made[name] for name in ("model_type", "vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")} | (
+        words = ("model_type", "vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")
+        made = {name: made[name] for name in words} | (
             {"n_embd": made["hidden_size"], "n_layer": made["num_hidden_layers"], "n_head": heads, "n_positions": 1024,
              "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0} if kind == "gpt2" else
             {name: made[name] for name in ("hidden_size", "intermediate_size", "num_hidden_layers",
