@@ -16,6 +16,7 @@ from lockstep.describe.stacks import Stack, stack
 from lockstep.describe.workload import Piece, TrainingFlops, Transformer, kept_tensors, layer_weights
 from lockstep.describe.workload.adapters import read_adapters
 from lockstep.describe.workload.huggingface import config_of
+from lockstep.describe.workload.passing import passing_gradient_B
 from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, Recipe, memory
 from lockstep.price.layout.kept import piece
 
@@ -177,3 +178,35 @@ def test_values_of_a_joint_product_keep_queries_and_keys_alive() -> None:
         one = piece(Recipe.by("trl", seq=512, batch=1), Layout().grid(), model)
         named[kind] = {kept.name for kept in kept_tensors(model, one)}
     assert named["phi3"] - named["llama"] == {"queries before rotary embedding", "keys before rotary embedding"}
+
+
+def _kept(model: Transformer, **words: object) -> dict[str, float]:
+    one = piece(Recipe.by("hf-trainer", seq=512, batch=1, **words), Layout().grid(), model)
+    return {kept.name: float(kept.size_B) for kept in kept_tensors(model, one, model.kinds[0])}
+
+
+def test_a_router_in_fp32_keeps_a_copy_of_what_it_reads() -> None:
+    """transformers 5.24, modeling_deepseek_v3.py: F.linear(hidden_states.type(torch.float32), ...)."""
+    apart, wide = (_kept(replace(MIXTRAL, model_type=kind)) for kind in ("mixtral", "deepseek_v3"))
+    assert wide["router input in fp32"] == 512 * MIXTRAL.hidden * 4
+    assert "router input in fp32" not in apart
+
+
+def test_norms_of_gemma_keep_what_they_multiply_in_fp32() -> None:
+    """transformers 5.24, modeling_gemma3.py: `output * (1.0 + self.weight.float())` before it is half precision."""
+    llama, gemma = (_kept(replace(MODEL, model_type=kind)) for kind in ("llama", "gemma3_text"))
+    name = "norms: normed values"
+    assert gemma[name] == 2 * llama[name] == 2 * 512 * MODEL.hidden * 4
+
+
+@pytest.mark.parametrize(("kind", "each_B"), [("qwen3_moe", 3 * 2), ("deepseek_v3", 3 * 4 + 2)])
+def test_fine_experts_are_fullest_while_routing_weights_get_gradients(kind: str, each_B: int) -> None:
+    """transformers 5.24, integrations/moe.py: two products and rows put back, in the format of the weights."""
+    model = workload.model("qwen3-30b-a3b")
+    assert isinstance(model, Transformer)
+    assert model.experts is not None
+    model = replace(model, model_type=kind)
+    one = piece(Recipe.by(stack("trl").having(autocast=False), seq=512, batch=1), Layout().grid(), model)
+    stream_B = 512 * model.hidden * 2
+    found_B = float(passing_gradient_B(model, one, model.kinds[0])) - stream_B
+    assert found_B == 512 * model.experts.top_k * model.hidden * each_B

@@ -288,8 +288,10 @@ def _of_norms(model: Transformer, piece: Piece, kind: LayerKind, one: Operation)
     """What norms keep beyond their input; of an fp32 stream the first one keeps the layer's input itself."""
     norms = model.norms_of(kind)
     copies = norms - np.where(np.logical_or(piece.wide_base, piece.wide_stream), 1, 0)
+    wide = modules_of(model.model_type).wide_norms and not np.any(piece.wide_stream) and piece.element_B < FP32_B
     for slot, count in (("norm", copies), ("norm_weight", norms)):
-        yield from _saved(piece, slot, "norms", count * model.hidden, "sequence", one.modules)
+        wider_B = (FP32_B - piece.element_B) * (wide and slot == "norm_weight")
+        yield from _saved(piece, slot, "norms", count * model.hidden, "sequence", one.modules, wider_B)
     # Besides the layer's input, what other norms read and, for gradients of their weights, what they give.
     again = norms * bool(piece.saves.get("norm_weight")) + (norms - 1) * (not piece.saves.get("norm"))
     yield from _wider("norms of the fp32 stream", model, piece, times=again)
@@ -298,6 +300,9 @@ def _of_norms(model: Transformer, piece: Piece, kind: LayerKind, one: Operation)
 def _of_experts(model: Transformer, experts: Experts, piece: Piece, one: Operation) -> Iterator[Row]:
     """Router probabilities in fp32, and what experts give or, where weights multiply it within, their function."""
     yield Row("router probabilities", experts.experts * FP32_B, "sequence")
+    if modules_of(model.model_type).wide_router and piece.saves.get("permutation") and piece.adapters is None:
+        copied_B = FP32_B * (piece.element_B < FP32_B) * np.logical_not(piece.wide_stream)
+        yield Row("router input in fp32", model.hidden * copied_B, "sequence")
     if piece.saves.get("permutation"):
         yield from _of_slot(model, piece, "permutation", one)
     elif not experts.gated and experts.activation != "relu2":
@@ -332,7 +337,9 @@ def _core(attention: Attention, piece: Piece, name: str) -> Iterator[Row]:
         yield Row(f"{name} log-sum-exp", attention.heads * FP32_B, "tp", core)
         return
     yield Row(f"{name} probabilities", scores_B, "scores", core)
-    if not attention.sinks:  # With a sink joined to the scores, softmax runs in their format (modeling_gpt_oss.py).
+    if not attention.sinks or np.any(
+        piece.wide_stream
+    ):  # With a sink joined to the scores, softmax runs in their format (modeling_gpt_oss.py).
         yield from _saved(piece, "scores", name, attention.heads, "scores", ("core_attn",))
     if piece.dropout:
         yield Row(f"{name} dropout mask", attention.heads * MASK_B, "scores", core)

@@ -233,7 +233,8 @@ def _feed_forward(
     prefix, rows = NAMES[part], ROWS_OF.get(part, "tokens")
     routed, again = part != "dense", () if part != "dense" else ("mlp",)
     for name in ("gate", "up") if block.gated else ("up",):
-        found = _product(products[prefix + name], part, rows, beside=prefix + UP, modules=again, reads=inputs)
+        read = () if part == "experts" else inputs  # Experts read rows that are brought to them.
+        found = _product(products[prefix + name], part, rows, beside=prefix + UP, modules=again, reads=read)
         yield replace(found, edge="" if routed else "first")
     kept, down = _inside(block, ffn, part)
     yield Operation(

@@ -131,7 +131,7 @@ class Piece:
     """What sequence parallelism gathers for products is kept for their backward pass, not gathered once more."""
     saves: Mapping[str, tuple[Saved, ...]] = field(default_factory=dict)
     """What the software keeps besides at a slot of a layer, for each number there, by the slot (`stacks/ways.toml`)."""
-    weighed_B: float = 0.0
+    weighed_B: Number = 0.0
     """Bytes of a number of what routed experts give while gradients of routing weights are made."""
     joint_qkv: bool = False
     """Values are a view of what one product makes of queries, keys and values."""

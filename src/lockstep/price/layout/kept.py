@@ -14,6 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lockstep.base.types.arrays import Floats, Number
+from lockstep.base.types.saved import FP32_B
+from lockstep.describe.stacks import Way
 from lockstep.describe.workload import (
     ConvNet,
     LayerKind,
@@ -77,12 +79,22 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
         inputs_kept=recipe.habits.base_inputs_kept and recipe.base is not None,
         gathers_kept=not recipe.habits.gathers_again,
         saves={slot: chosen.saves for slot, chosen in ways.items()},
-        weighed_B=ways["permutation"].numbers.get("passing_B", 0.0),
+        weighed_B=_weighed_B(recipe, grid, model, ways["permutation"]),
         joint_qkv=recipe.habits.joint_qkv or _joint(recipe, model),
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, model.norm),
         fused_elementwise=recipe.fused_elementwise,
     )
+
+
+def _weighed_B(recipe: Recipe, grid: LayoutGrid, model: Transformer, chosen: Way) -> Number:
+    """Bytes of a number of what experts give while gradients of the weights it is multiplied by are made."""
+    several, half_B = chosen.numbers.get("weighing", 0.0), recipe.element_B
+    if not several:
+        return chosen.numbers.get("passing_B", 0.0)
+    if modules_of(model.model_type).wide_router and half_B < FP32_B:
+        return several * FP32_B + half_B
+    return several * np.where(widened(recipe, grid), FP32_B, half_B)
 
 
 def _joint(recipe: Recipe, model: Transformer) -> bool:
