@@ -29,6 +29,9 @@ class Autocast(torch.overrides.TorchFunctionMode):
             args = [
                 one.float() if isinstance(one, torch.Tensor) and one.dtype == torch.bfloat16 else one for one in args
             ]
+        if func is torch.Tensor.backward:  # Layers that run again inside it are cast as at first.
+            with self:
+                return torch.autograd.backward(args[0])
         return func(*args, **(kwargs or {}))
 
 
