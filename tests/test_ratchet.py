@@ -48,14 +48,15 @@ def largest_circle() -> int:
 
 LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     "folders": (lambda: sum((path / "__init__.py").exists() for path in ROOT.iterdir()), 10),
-    # Six more say what a machine trains, and what adapters find in a class of models.
-    "files": (lambda: len(sources()), 1067),
-    # 1,520 more: what a machine trains, states of optimizers by tensor, passes and adapters as trainers make them.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 129_720),
+    # Six more say what a machine trains, and what adapters find in a class of models; two what passes in a step.
+    "files": (lambda: len(sources()), 1069),
+    # 1,520 more: what a machine trains, states of optimizers by tensor, passes and adapters as trainers make them;
+    # 410 what fine-tuning steps hold at their moments.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 130_130),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),
-    "files that read a recipe": (lambda: sum(bool(re.search(r"\brecipe\.", text)) for text in sources().values()), 114),
+    "files that read a recipe": (lambda: sum(bool(re.search(r"\brecipe\.", text)) for text in sources().values()), 115),
     "uses of Any": (lambda: count(r"\bAny\b"), 831),
     "lines that the formatter skips": (lambda: count(r"# fmt: skip"), 637),
 }
