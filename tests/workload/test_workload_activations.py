@@ -220,9 +220,20 @@ def test_a_tiled_loss_holds_one_tile_of_logits_and_gradients_in_fp32(micro_batch
     piece = Piece(micro_batch=micro_batch, seq=1024, adapters=adapters)
     found = {one.name: float(one.size_B) for one in head_kept_tensors(model, piece, loss="tiled")}
     assert found["logits"] == 2 * rows * 32_768
-    assert found["head input gradient"] == 4 * micro_batch * 1024 * 4096
+    # Sums in fp32, and their copies in the format of what they are gradients of.
+    assert found["head input gradient"] == (4 + 2) * micro_batch * 1024 * 4096
     # The head is frozen beside adapters.
-    assert found.get("head weight gradient", 0) == (0 if adapters else 4 * 128_256 * 4096)
+    assert found.get("head weight gradient", 0) == (0 if adapters else (4 + 2) * 128_256 * 4096)
+
+
+def test_the_tile_of_a_loss_is_as_wide_whatever_the_vocabulary():
+    """TRL 1.16.0, chunked_logprob.py: `torch.empty((min(N, 4096), chunk_size))`, chunk_size 32,768."""
+    found = [
+        float(next(one.size_B for one in head_kept_tensors(model, Piece(micro_batch=1, seq=512), loss="tiled")
+                   if one.name == "logits"))
+        for model in (replace(workload.model("llama3-8b"), vocab=vocab) for vocab in (1000, 128_256))
+    ]  # fmt: skip
+    assert found == [512 * 32_768 * 2] * 2
 
 
 def test_resnet_scales_with_images():

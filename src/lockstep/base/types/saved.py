@@ -22,5 +22,10 @@ class Saved:
         each_B = {"half": element_B, "fp32": FP32_B, "wider": FP32_B - element_B, "byte": 1.0}
         return self.numbers * each_B[self.format]
 
+    @property
+    def in_half(self) -> float:
+        """Of the numbers those in the format of activations."""
+        return self.numbers * (self.format == "half")
+
     def __str__(self) -> str:
         return f"{self.what} {self.numbers:g}" + ("" if self.format == "half" else f" {self.format}")

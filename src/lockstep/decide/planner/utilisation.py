@@ -17,19 +17,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json
 from lockstep.base.units import format_frac
 from lockstep.describe.hardware import Device
+from lockstep.describe.stacks import find_way
 from lockstep.describe.workload import (
     ConvNet,
+    Flops,
+    Objective,
     TrainingFlops,
     Transformer,
     convnet_forward_flops,
+    head_forward_flops,
+    layer_weights,
     parameters,
     training_flops,
 )
+from lockstep.describe.workload.flops import fold_flops
 from lockstep.price.layout import Job, Layout
 
+FIRST = ("query", "key", "value", "query down", "key-value down")
+"""Products that read what a layer reads."""
 HALF = ("bf16", "fp16")
 """Formats whose peak most published utilisations are of."""
 ATTENTION_FRAC = 0.1
@@ -176,4 +185,51 @@ def layout_flops(job: Job, model: Transformer, layout: Layout, counting: str) ->
     found = training_flops(
         model, recipe.attended_tokens, counting, layout.recompute, recipe.recompute_modules, training
     )
-    return replace(found, recomputed=found.recomputed * recipe.recomputed_frac(job.layers / layout.pp, chunks))
+    again = found.recomputed + Flops(mlp=-_unfinished(job, model, layout))
+    again = again * recipe.recomputed_frac(job.layers / layout.pp, chunks)
+    beyond = _beyond(job, model, layout, training.objective) + Flops(attention_projections=-_spared(job, model, layout))
+    return replace(found, recomputed=again + beyond)
+
+
+def _spared(job: Job, model: Transformer, layout: Layout) -> Number:
+    """Of a token, FLOPs of the gradient of the first layer's input, which nothing needs above a frozen embedding;
+    software that runs layers again has it all the same (peft, enable_input_require_grads).
+    """
+    adapters = job.recipe.adapters_on(model)
+    if adapters is None or layout.recompute == "full" or not job.recipe.habits.own_projections:
+        return 0.0
+    names = FIRST + (("gate", "up") if model.parallel_block else ())
+    found = [one for one in layer_weights(model, model.kinds[0].stored) if one.name in names]
+    beside = (
+        2 * one.shape[0] * adapters.rank_of(one) for one in found if adapters.adapts(one) and not adapters.joins(one)
+    )
+    return sum(2 * one.active_elems for one in found) + sum(beside)
+
+
+def _unfinished(job: Job, model: Transformer, layout: Layout) -> Number:
+    """Of a token, FLOPs of the last products of layers, which are not run again where nothing after them is kept
+    (torch/utils/checkpoint.py, early stop): an adapter beside it is, and so are a norm and weights of experts.
+    """
+    recipe = job.recipe
+    if not recipe.habits.recompute_stops or layout.recompute != "full" or model.norm_placement != "pre":
+        return 0.0
+    adapters = recipe.adapters_on(model)
+    return sum(
+        2 * one.active_elems
+        for kind in model.kinds
+        for one in layer_weights(model, kind.stored)
+        if one.name == "down" and not (adapters and adapters.adapts(one))
+    )
+
+
+def _beyond(job: Job, model: Transformer, layout: Layout, objective: Objective) -> Flops:
+    """Of a token, what runs besides: a head again, where a loss takes logits in tiles; and sums of experts' matrices
+    with their adapters, each twice in a pass (torch/nn/utils/parametrize.py, register_parametrization, tries a
+    parametrization first) and with two products backward.
+    """
+    recipe = job.recipe
+    again = find_way("loss", recipe.loss_kind).numbers.get("again", 0.0)
+    head = head_forward_flops(model, recipe.attended_tokens) * again
+    fold = fold_flops(model, recipe.training_of(model)) / (layout.micro_batch * recipe.seq)
+    passes = objective.forwards - objective.bare + objective.models * (1 + (layout.recompute == "full"))
+    return head + Flops(routed_experts=2 * fold * passes)

@@ -68,6 +68,7 @@ WIDENED = ("norm", "norm_weight", "rotary", "gate", "activation", "residual", "i
 """Slots whose numbers are fp32 in some layouts, so that those parts of a way are read (`price/kernels/slots.py`)."""
 NUMBERS = {
     "passing_B": "bytes of a number of it while its gradients are made",
+    "weighing": "numbers besides each that is weighed, in the format of the weights, while their gradients are made",
     "exposed": "of the traffic of grouped products, the share beyond that of one product",
     "idles": "launches that the device waits for, forward",
     "apart": "1 where each of a rank's experts has kernels of its own",

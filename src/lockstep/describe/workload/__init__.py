@@ -16,7 +16,6 @@ from lockstep.describe.workload.activations import (
     kept_tensors,
     layer_activation_B,
     layer_modes_B,
-    passing_gradient_B,
     spread_activation_B,
 )
 from lockstep.describe.workload.adapters import Adapters, is_linear
@@ -76,6 +75,7 @@ from lockstep.describe.workload.parameters import (
     parameters,
     rank_parameters,
 )
+from lockstep.describe.workload.passing import last_norm_gradient_B, passing_gradient_B
 from lockstep.describe.workload.patches import Patches
 from lockstep.describe.workload.piece import (
     FULL,
@@ -155,6 +155,7 @@ __all__ = [
     "is_linear",
     "kept_tensors",
     "keys_per_query",
+    "last_norm_gradient_B",
     "layer_activation_B",
     "layer_forward_flops",
     "layer_modes_B",

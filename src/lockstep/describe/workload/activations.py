@@ -26,12 +26,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.base.types.arrays import Number, Whole
+from lockstep.base.types.arrays import Number
 from lockstep.describe.workload.adapters import ROWS, Adapters
 from lockstep.describe.workload.architecture import Attention, Experts, Transformer
 from lockstep.describe.workload.graph import layer_operations
 from lockstep.describe.workload.kind import DENSE, LayerKind
+from lockstep.describe.workload.modules import modules_of
 from lockstep.describe.workload.operation import Operation, Spread, Tensor
+from lockstep.describe.workload.passing import total_B, wider_expert_B
 from lockstep.describe.workload.piece import FP32_B, FULL, NONE, SELECTIVE, Piece, Recompute, Row, recompute_code
 from lockstep.describe.workload.weights import layer_weights
 
@@ -84,34 +86,25 @@ def layer_activation_B(
     model: Transformer, piece: Piece, kind: LayerKind = DENSE, recompute: Recompute = "none"
 ) -> Number:
     """Bytes that one layer keeps on one rank; `recompute` is a word, a code or an array of codes."""
-    return _total(_layer(model, piece, kind), model, piece, recompute_code(recompute))
+    return total_B(_layer(model, piece, kind), model, piece, recompute_code(recompute))
 
 
 def layer_modes_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[Number, Number, Number]:
     """The same without recomputation, with selective and with full recomputation."""
     rows = [*_layer(model, piece, kind)]
-    none, selective, full = (_total(rows, model, piece, code) for code in (NONE, SELECTIVE, FULL))
+    none, selective, full = (total_B(rows, model, piece, code) for code in (NONE, SELECTIVE, FULL))
     return none, selective, full
-
-
-def passing_gradient_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> Number:
-    """Most bytes by which gradients inside one layer's backward pass outgrow the kept tensors that it has freed.
-
-    That is behind the down product, whose input is freed: gradients of that input and of what made it (two tensors with
-    a gate) are there at once, and the one of the residual stream waits.
-    """
-    return _total(_gradients(model, piece, kind), model, piece, NONE)
 
 
 def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
     """Bytes that the embedding keeps on one rank of the first stage."""
-    return _total(_embedding(model, piece), model, piece, NONE)
+    return total_B(_embedding(model, piece), model, piece, NONE)
 
 
 def head_activation_B(model: Transformer, piece: Piece, logit_B: Number = FP32_B, loss: str = "whole") -> Number:
     """Bytes that the head keeps on one rank of the last stage, logits included."""
     logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B, loss))
-    return _total(_head(model, piece), model, piece, NONE) + logits
+    return total_B(_head(model, piece), model, piece, NONE) + logits
 
 
 def spread_activation_B(model: Transformer, piece: Piece, stages: Number, logit_B: Number = FP32_B) -> Number:
@@ -132,22 +125,6 @@ def _cut(rows: Iterable[Row], model: Transformer, piece: Piece) -> tuple[KeptTen
         for row in rows
         for most in [row.most or kv_heads]
     )
-
-
-def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Whole) -> Number:
-    """Bytes of the `rows` that recompute mode `code` keeps; rows cut alike are added up before arrays come in."""
-    token_B: dict[tuple[Spread, int], dict[tuple[int, int], Number]] = {}
-    for row in rows:
-        levels = token_B.setdefault((row.spread, row.most or model.attention.kv_heads), {})
-        between = row.kept_from, row.kept_up_to
-        levels[between] = levels.get(between, 0.0) + row.token_B
-    total: Number = 0.0
-    for (spread, most), levels in token_B.items():
-        kept: Number = 0.0
-        for (weakest, strongest), size_B in levels.items():
-            kept = kept + size_B * ((weakest <= code) & (code <= strongest))
-        total = total + kept * piece.share(spread, most)
-    return total * piece.tokens
 
 
 # --- before the first and after the last layer ---------------------------------------------------------------
@@ -177,6 +154,17 @@ def _head(model: Transformer, piece: Piece) -> Iterator[Row]:
     for name in names:
         spread: Spread = "gathered" if name == "head input" else "sequence"
         yield Row(name, model.hidden * piece.element_B, spread, FULL)
+    if model.final_norm:
+        yield from _of_final_norm(model, piece)
+
+
+def _of_final_norm(model: Transformer, piece: Piece) -> Iterator[Row]:
+    """What the last norm keeps beyond its input in half precision; of an fp32 stream the input is its own copy."""
+    yield from _wider("final norm input in fp32", model, piece, FULL)
+    for slot, wide in (("norm", False), ("norm_weight", True)):
+        for one in piece.saves.get(slot, ()):
+            each_B = (FP32_B if wide else 0.0) if np.any(piece.wide_stream) else one.size_B(piece.element_B)
+            yield Row(f"final norm: {one.what}", model.hidden * each_B, "sequence", FULL)
 
 
 def _logits(model: Transformer, piece: Piece, logit_B: Number, loss: str = "whole") -> Iterator[KeptTensor]:
@@ -192,14 +180,31 @@ def _logits(model: Transformer, piece: Piece, logit_B: Number, loss: str = "whol
     if loss not in GRADIENT_B:
         yield KeptTensor("logits", piece.tokens * columns * logit_B, "tp", FULL)
         return
-    tile = np.minimum(piece.tokens, TILE[0]) * np.minimum(columns, TILE[1]) * piece.element_B
-    share = min(1.0, model.hidden / model.vocab)
-    at_once = tile if loss == "tiled" else piece.tokens * columns * logit_B * share
-    yield KeptTensor("logits", at_once, "tp", FULL)
+    if loss == "tiled":
+        yield from _tile(model, piece, columns)
+    else:
+        at_once = piece.tokens * columns * logit_B * min(1.0, model.hidden / model.vocab)
+        yield KeptTensor("logits", at_once, "tp", FULL)
     gradient_B = GRADIENT_B[loss] or piece.element_B
+    # Sums in fp32 are then copied to the format of what they are gradients of.
+    gradient_B += piece.element_B * (loss == "tiled" and piece.element_B < FP32_B and not np.any(piece.wide_stream))
     yield KeptTensor("head input gradient", piece.tokens * model.hidden * gradient_B, "sequence", FULL)
     if piece.adapters is None or "lm_head" in piece.adapters.saved:
         yield KeptTensor("head weight gradient", columns * model.hidden * gradient_B, "tp", FULL)
+
+
+def _tile(model: Transformer, piece: Piece, columns: Number) -> Iterator[KeptTensor]:
+    """A tile of logits, as wide for a smaller vocabulary, and casts of what an fp32 stream and head give to it."""
+    rows = np.minimum(piece.tokens, TILE[0])
+    yield KeptTensor("logits", rows * TILE[1] * piece.element_B, "tp", FULL)
+    if np.any(piece.wide_stream):
+        row_B = model.hidden * piece.element_B * piece.wide_stream
+        yield KeptTensor("casts for a tile", (rows + np.minimum(columns, TILE[1])) * row_B, "tp", FULL)
+        # Backward the one before waits while the next is made.
+        next_B = np.minimum(np.maximum(columns - TILE[1], 0), TILE[1]) * row_B
+        yield KeptTensor("next cast for a gradient", next_B, "tp", FULL)
+        wider_B = piece.tokens * model.hidden * (FP32_B - piece.element_B)
+        yield KeptTensor("head input in fp32", wider_B * piece.wide_stream, "tp", FULL)
 
 
 # --- one layer -----------------------------------------------------------------------------------------------
@@ -211,6 +216,7 @@ def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
     """
     yield _hidden("layer input", model, piece, FULL)
+    yield from _wider("layer input in fp32", model, piece, FULL)
     operations = layer_operations(model, kind)
     made = {one.name: one.modules for one in operations}
     found: dict[str, Row] = {}
@@ -225,11 +231,15 @@ def _of_operation(
     model: Transformer, piece: Piece, kind: LayerKind, one: Operation, made: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Row]:
     """What one operation reads and keeps; `made` are the modules that run what each operation makes again."""
-    reads = [read for read in one.reads if not read.for_weights or piece.needs_input_of(one.weight)]
+    weight = one.weight
+    if one.does == "exchanged rows":
+        weight = next(found for found in layer_weights(model, kind.stored) if found.name == "expert up")
+    reads = [read for read in one.reads if not read.for_weights or piece.needs_input_of(weight)]
     if one.name == "attention" and model.attention.latent is None:
-        reads = [*_heads(model.attention, piece, reads)]
+        reads = [*_heads(model, piece, kind, reads)]
     for read in reads:
-        each_B = {"input": piece.input_B, "inner": piece.inner_B}.get(read.held, piece.element_B)
+        each_B: Number = {"input": piece.input_B, "inner": piece.inner_B}.get(read.held, piece.element_B)
+        each_B = each_B + wider_expert_B(model, piece) * (one.part == "experts")
         modules = [module for module in made.get(read.made, ()) if module not in read.stays]
         yield Row(read.name, read.numbers * each_B, read.spread, piece.kept_up_to(*modules))
     if one.does in ("core", "crossing core"):
@@ -245,14 +255,19 @@ def _of_operation(
             yield from _of_slot(model, piece, slot, one)
     elif one.does in ("gate", "activation", "rotary", "residual"):
         yield from _of_slot(model, piece, one.does, one)
+    elif one.does == "clamped" and model.experts and piece.saves.get("gate"):
+        # Clamped gate, its product with the sigmoid, and up plus one (transformers 5.24, modeling_gpt_oss.py).
+        numbers = 3 * model.experts.top_k * model.experts.ffn
+        size_B = piece.element_B + wider_expert_B(model, piece)
+        yield Row("expert clamped gate and up", numbers * size_B, "inner", piece.kept_up_to("moe_act"))
 
 
 def _saved(
-    piece: Piece, slot: str, where: str, numbers: Number, spread: Spread, modules: Iterable[str]
+    piece: Piece, slot: str, where: str, numbers: Number, spread: Spread, modules: Iterable[str], wider_B: Number = 0.0
 ) -> Iterator[Row]:
     """What software keeps besides at a slot, unless some `modules` make it again."""
     for one in piece.saves.get(slot, ()):
-        size_B = one.size_B(piece.element_B)
+        size_B = one.size_B(piece.element_B) + wider_B * one.in_half
         yield Row(f"{where}: {one.what}", numbers * size_B, spread, piece.kept_up_to(*modules))
 
 
@@ -265,23 +280,29 @@ def _of_slot(model: Transformer, piece: Piece, slot: str, one: Operation) -> Ite
         widths[spread] = widths.get(spread, 0.0) + times * width.numbers
     for spread, numbers in widths.items():
         where = one.name if len(widths) == 1 else f"{one.name}, {spread}"
-        yield from _saved(piece, slot, where, numbers, spread, one.modules)
+        wider_B = wider_expert_B(model, piece) * (one.part == "experts")
+        yield from _saved(piece, slot, where, numbers, spread, one.modules, wider_B)
 
 
 def _of_norms(model: Transformer, piece: Piece, kind: LayerKind, one: Operation) -> Iterator[Row]:
     """What norms keep beyond their input; of an fp32 stream the first one keeps the layer's input itself."""
     norms = model.norms_of(kind)
-    copies = norms - np.where(piece.wide_base, 1, 0)
-    for slot in ("norm", "norm_weight"):
-        yield from _saved(piece, slot, "norms", copies * model.hidden, "sequence", one.modules)
-    if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
-        wider_B = norms * (FP32_B - piece.element_B) * piece.own_casts
-        yield Row("norms of the fp32 stream", model.hidden * wider_B, "sequence")
+    copies = norms - np.where(np.logical_or(piece.wide_base, piece.wide_stream), 1, 0)
+    wide = modules_of(model.model_type).wide_norms and not np.any(piece.wide_stream) and piece.element_B < FP32_B
+    for slot, count in (("norm", copies), ("norm_weight", norms)):
+        wider_B = (FP32_B - piece.element_B) * (wide and slot == "norm_weight")
+        yield from _saved(piece, slot, "norms", count * model.hidden, "sequence", one.modules, wider_B)
+    # Besides the layer's input, what other norms read and, for gradients of their weights, what they give.
+    again = norms * bool(piece.saves.get("norm_weight")) + (norms - 1) * (not piece.saves.get("norm"))
+    yield from _wider("norms of the fp32 stream", model, piece, times=again)
 
 
 def _of_experts(model: Transformer, experts: Experts, piece: Piece, one: Operation) -> Iterator[Row]:
     """Router probabilities in fp32, and what experts give or, where weights multiply it within, their function."""
     yield Row("router probabilities", experts.experts * FP32_B, "sequence")
+    if modules_of(model.model_type).wide_router and piece.saves.get("permutation") and piece.adapters is None:
+        copied_B = FP32_B * (piece.element_B < FP32_B) * np.logical_not(piece.wide_stream)
+        yield Row("router input in fp32", model.hidden * copied_B, "sequence")
     if piece.saves.get("permutation"):
         yield from _of_slot(model, piece, "permutation", one)
     elif not experts.gated and experts.activation != "relu2":
@@ -290,13 +311,15 @@ def _of_experts(model: Transformer, experts: Experts, piece: Piece, one: Operati
         yield Row("expert activated", activated_B, "inner", piece.kept_up_to("moe_act"))
 
 
-def _heads(attention: Attention, piece: Piece, reads: Sequence[Tensor]) -> Iterator[Tensor]:
+def _heads(model: Transformer, piece: Piece, kind: LayerKind, reads: Sequence[Tensor]) -> Iterator[Tensor]:
     """What attention reads where software repeats keys and values for every query, whose norms read them before, or
     has values as views of one product; rotary embedding needs no copy of its input.
     """
-    query, key, value = reads
-    if piece.joint_qkv and attention.kv_heads == attention.heads:
-        yield Tensor("queries and keys before rotary embedding", 2.0 * query.numbers, "tp")
+    (query, key, value), attention = reads, model.attention
+    turned = model.positions == "rotary" and kind.mixer != "nope"
+    if piece.joint_qkv and turned and not (piece.repeated_heads and attention.kv_heads < attention.heads):
+        yield Tensor("queries before rotary embedding", query.numbers, "tp")
+        yield Tensor("keys before rotary embedding", key.numbers, "kv")
     if not piece.repeated_heads or attention.kv_heads >= attention.heads:
         yield from reads
         return
@@ -314,7 +337,10 @@ def _core(attention: Attention, piece: Piece, name: str) -> Iterator[Row]:
         yield Row(f"{name} log-sum-exp", attention.heads * FP32_B, "tp", core)
         return
     yield Row(f"{name} probabilities", scores_B, "scores", core)
-    yield from _saved(piece, "scores", name, attention.heads, "scores", ("core_attn",))
+    if not attention.sinks or np.any(
+        piece.wide_stream
+    ):  # With a sink joined to the scores, softmax runs in their format (modeling_gpt_oss.py).
+        yield from _saved(piece, "scores", name, attention.heads, "scores", ("core_attn",))
     if piece.dropout:
         yield Row(f"{name} dropout mask", attention.heads * MASK_B, "scores", core)
         yield Row(f"{name} probabilities after dropout", scores_B, "scores", core)
@@ -325,8 +351,10 @@ def _core(attention: Attention, piece: Piece, name: str) -> Iterator[Row]:
 
 def _beside(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """What waits beside what operations read: casts, masks, adapters, and what recomputation per operation keeps."""
-    if np.any(piece.own_casts) and model.mlp is not None and piece.adapters is None:
-        more = (0 if piece.joint_qkv else 2) + model.mlp.gated
+    if np.any(piece.own_casts) and piece.adapters is None:
+        gated = kind.block == "dense" and model.mlp is not None and model.mlp.gated
+        gated = gated and "gate_up" not in modules_of(model.model_type).joint
+        more = 2 * (kind.attends and not piece.joint_qkv) + gated
         yield Row("casts of products", model.hidden * piece.element_B * more * piece.own_casts, "sequence")
     if "op" in piece.recompute_modules:
         yield from _by_operation(model, piece, kind)
@@ -354,38 +382,17 @@ def _by_operation(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator
         yield Row("reduced outputs", added_B, "sequence", kept_from=SELECTIVE)
 
 
-def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
-    """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
-    yield Row("stream gradient", model.hidden * piece.element_B, "gathered")
-    if piece.adapters is not None:
-        size_B = piece.element_B if piece.half_adapters else FP32_B
-        yield Row("adapter input gradient", model.hidden * size_B, "sequence")
-        sums = [one.elems for one in layer_weights(model, kind.stored) if piece.adapters.sums(one)]
-        if sums:
-            # With that of gate and up, the sum of down and its gradient are gone.
-            yield Row("gradient of a sum with an adapter", min(sums) * piece.element_B, "experts")
-    inner = {"experts": model.experts, "dense": model.mlp}.get(kind.block)
-    if inner is None:
-        return
-    inside_B = (2 if inner.gated else 1) * inner.ffn * piece.element_B
-    if not isinstance(inner, Experts):
-        yield Row("mlp gradients", inside_B, "tp")
-    elif model.hidden * piece.weighed_B > inside_B:
-        yield Row("expert output gradients", inner.top_k * model.hidden * piece.weighed_B, "rows")
-    else:
-        yield Row("expert gradients", inner.top_k * inside_B, "inner")
-
-
 def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
-    """Inputs of adapters, each cast for itself, to fp32 (PEFT) and under autocast back, and what comes out of A."""
-    if piece.element_B >= FP32_B:
-        return
-    half, weights = piece.half_adapters, layer_weights(model, kind.stored)
+    """Inputs of adapters, each cast for itself, to fp32 (PEFT) and under autocast back, and what comes out of A. Of
+    what is fp32 there is no cast.
+    """
+    half, weights = piece.half_adapters or piece.element_B >= FP32_B, layer_weights(model, kind.stored)
     cast_B = piece.element_B if np.any(piece.own_casts) else FP32_B
     first = next((one.name for one in weights if adapters.adapts(one) and one.name in JOINT), "")
     for weight in weights:
         if adapters.sums(weight):
-            yield Row(f"{weight.name} with its adapter", weight.elems * piece.element_B, "experts")
+            each_B = piece.element_B + wider_expert_B(model, piece)
+            yield Row(f"{weight.name} with its adapter", weight.elems * each_B, "experts")
         elif adapters.adapts(weight):
             times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
@@ -398,11 +405,10 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: 
 
 
 def _wide(model: Transformer, piece: Piece) -> Iterator[Row]:
-    """Beyond half precision, what is fp32 where a quantised base reads it: stream, and all around the activation."""
+    """Beyond half precision, what a quantised base reads and gives in fp32 around the activation."""
     if not np.any(piece.wide_base):
         return
     wider_B = (FP32_B - piece.element_B) * piece.wide_base
-    yield Row("layer input in fp32", model.hidden * wider_B, "sequence", FULL)
     if model.mlp is not None:
         columns = (3 if model.mlp.gated else 1) * model.mlp.ffn
         yield Row("mlp in fp32", columns * wider_B, "tp", piece.kept_up_to("mlp"))
@@ -411,6 +417,15 @@ def _wide(model: Transformer, piece: Piece) -> Iterator[Row]:
 def _hidden(name: str, model: Transformer, piece: Piece, kept_up_to: int = SELECTIVE) -> Row:
     """A tensor of hidden width between the parallel blocks."""
     return Row(name, model.hidden * piece.element_B, "sequence", kept_up_to)
+
+
+def _wider(
+    name: str, model: Transformer, piece: Piece, kept_up_to: int = SELECTIVE, times: float = 1.0
+) -> Iterator[Row]:
+    """What tensors of an fp32 stream take beyond half precision, so many `times`."""
+    wide = np.logical_or(piece.wide_stream, piece.wide_base) if kept_up_to == FULL else piece.wide_stream
+    if np.any(wide):
+        yield Row(name, model.hidden * times * (FP32_B - piece.element_B) * wide, "sequence", kept_up_to)
 
 
 def _mask(name: str, model: Transformer, kept_up_to: int) -> Row:

@@ -90,6 +90,8 @@ class TrainingFlops:
     """Forward FLOPs of adapters beside frozen weights; None where all weights are trained."""
     objective: Objective = PLAIN
     """Passes of a token through models of this shape."""
+    summed: bool = False
+    """Adapters are added to the matrices of experts, whose gradients are computed then, though they are frozen."""
 
     @property
     def backward(self) -> Flops:
@@ -98,8 +100,9 @@ class TrainingFlops:
         """
         if self.adapters is None:
             return self.forward * 2
+        experts = self.forward.routed_experts * self.summed
         cores = Flops(attention_core=self.forward.attention_core, recurrent_core=self.forward.recurrent_core)
-        return self.forward + cores
+        return self.forward + cores + Flops(routed_experts=experts)
 
     @property
     def model(self) -> Number:
@@ -187,8 +190,26 @@ def training_flops(
         layers = layers + layer_forward_flops(model, seq, kind, counting) * times
         some = some + _again(model, seq, kind, counting, modules) * times
     again = some * (code == SELECTIVE) + layers * (code == FULL)
-    beside = None if training.adapters is None else _adapter_flops(model, training.adapters)
-    return TrainingFlops(forward_flops(model, seq, counting), again, beside, training.objective)
+    adapters = training.adapters
+    beside = None if adapters is None else _adapter_flops(model, adapters)
+    again = again + Flops(mlp=(beside or 0) * (code == FULL))
+    summed = adapters is not None and bool(_fold_flops(model, adapters))
+    return TrainingFlops(forward_flops(model, seq, counting), again, beside, training.objective, summed)
+
+
+def fold_flops(model: Transformer, training: Training) -> Number:
+    """FLOPs of adding adapters to the matrices of all experts once, whatever the tokens."""
+    return 0 if training.adapters is None else _fold_flops(model, training.adapters)
+
+
+def _fold_flops(model: Transformer, adapters: Adapters) -> int:
+    stored = Counter(kind.stored for kind in model.kinds)
+    return sum(
+        2 * one.elems * adapters.rank_of(one) * times
+        for kind, times in stored.items()
+        for one in layer_weights(model, kind)
+        if adapters.sums(one)
+    )
 
 
 def _adapter_flops(model: Transformer, adapters: Adapters) -> int:

@@ -233,7 +233,8 @@ def _feed_forward(
     prefix, rows = NAMES[part], ROWS_OF.get(part, "tokens")
     routed, again = part != "dense", () if part != "dense" else ("mlp",)
     for name in ("gate", "up") if block.gated else ("up",):
-        found = _product(products[prefix + name], part, rows, beside=prefix + UP, modules=again, reads=inputs)
+        read = () if part == "experts" else inputs  # Experts read rows that are brought to them.
+        found = _product(products[prefix + name], part, rows, beside=prefix + UP, modules=again, reads=read)
         yield replace(found, edge="" if routed else "first")
     kept, down = _inside(block, ffn, part)
     yield Operation(
@@ -257,7 +258,7 @@ def _inside(block: Mlp | Experts, ffn: int, part: Part) -> tuple[tuple[Tensor, .
     )
     down = Tensor(
         f"{label} down input", numbers, spread, f"{prefix}activation", "input",
-        for_weights=part == "dense" and not undone, stays=("mlp_act", "moe_act") if undone else (),
+        for_weights=not undone, stays=("mlp_act", "moe_act") if undone else (),
     )  # fmt: skip
     return kept, (down,)
 
@@ -274,7 +275,7 @@ def _experts(
     yield Operation(
         name="rows to experts and back", does="exchanged rows", part="experts", rows="experts",
         widths=(Width(model.hidden),),
-        reads=(Tensor("expert input", moe.top_k * model.hidden, "rows", held="input"),),
+        reads=(Tensor("expert input", moe.top_k * model.hidden, "rows", held="input", for_weights=True),),
     )  # fmt: skip
     if moe.shared_ffn:
         yield from _feed_forward(moe, moe.shared_ffn, "shared", products, inputs)

@@ -22,7 +22,7 @@ def gpt2(config: ConfigReader) -> Transformer:
     return Transformer(
         **sizes(config, 1024, tied=True),
         attention=attention(config, qkv_bias=True, out_bias=True),
-        mlp=plain(config, True, four_hidden(config)),
+        mlp=plain(config, True, four_hidden(config), "gelu_new"),
         norm="layernorm",
         positions="learned",
     )

@@ -31,6 +31,10 @@ class Modules:
     (summed), or do not reach it (unreached)."""
     router: bool = False
     """Adapters on all linear layers are on the router too."""
+    wide_router: bool = False
+    """The router reads an fp32 copy, and weighs what experts give in fp32."""
+    wide_norms: bool = False
+    """Norms multiply by their weights in fp32."""
 
 
 SEPARATE = Modules()
@@ -43,7 +47,8 @@ def modules_of(model_type: str) -> Modules:
     found = _table()
     experts = next((kind for kind in ("summed", "unreached") if model_type in found["experts"][kind]), "apart")
     router = experts == "summed" or model_type in found["experts"]["routers"]
-    return Modules(tuple(found["joint"].get(model_type, ())), experts, router)
+    wide = (model_type in found[part]["wide"] for part in ("experts", "norms"))
+    return Modules(tuple(found["joint"].get(model_type, ())), experts, router, *wide)
 
 
 def model_type(name: str) -> str:

@@ -123,13 +123,15 @@ class Piece:
     dropout: bool = False
     own_casts: Number | Truth = False
     """Where every product keeps a cast of its own of what it reads (torch.autocast)."""
+    wide_stream: Number | Truth = False
+    """Where what lies between products is fp32 all the same (torch.autocast above fp32 parameters)."""
     inputs_kept: bool = False
     """Frozen matrices keep their inputs all the same."""
     gathers_kept: bool = False
     """What sequence parallelism gathers for products is kept for their backward pass, not gathered once more."""
     saves: Mapping[str, tuple[Saved, ...]] = field(default_factory=dict)
     """What the software keeps besides at a slot of a layer, for each number there, by the slot (`stacks/ways.toml`)."""
-    weighed_B: float = 0.0
+    weighed_B: Number = 0.0
     """Bytes of a number of what routed experts give while gradients of routing weights are made."""
     joint_qkv: bool = False
     """Values are a view of what one product makes of queries, keys and values."""
@@ -153,13 +155,14 @@ class Piece:
     def needs_input_of(self, weight: Weight | None) -> bool:
         """Whether the gradient of a matrix, or of an adapter beside it, needs what the matrix reads.
 
-        PEFT's adapters read casts of their own, so that nothing needs what a frozen matrix reads.
+        PEFT's adapters read fp32: casts of their own, unless that is what the matrix reads, or a dropout's output.
         """
         if self.adapters is None or self.inputs_kept:
             return True
         if weight is None:
             return False
-        shared = self.half_adapters or self.fused_adapters or self.adapters.sums(weight)
+        same = self.element_B >= FP32_B and not self.adapters.dropout_frac
+        shared = self.half_adapters or self.fused_adapters or same or self.adapters.sums(weight)
         return shared and self.adapters.adapts(weight)
 
     def kept_up_to(self, *modules: str) -> int:

@@ -8,6 +8,7 @@ from functools import partial, reduce
 import numpy as np
 
 from lockstep.base.types.arrays import Number
+from lockstep.base.types.saved import FP32_B
 from lockstep.describe.workload import LayerKind, RankParameters
 from lockstep.price.layout.held import sharded, stage_parameters, states_B
 from lockstep.price.layout.job import Job
@@ -81,8 +82,9 @@ def _adapters_host_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole
 
 def copies_B(recipe: Recipe, grid: LayoutGrid, whole: RankParameters) -> Number:
     """Bytes of the frozen copies of the model that the objective needs, sharded as parameters are."""
-    # Under torch.autocast a copy is loaded in fp32, as what is trained is (TRL 1.16, trl/trainer/dpo_trainer.py).
-    master = recipe.habits.autocast and recipe.adapters is None and recipe.states.master_B
+    # Where what is trained is loaded in fp32, so is a copy of it (TRL 1.16, trl/trainer/dpo_trainer.py).
+    wide = not recipe.habits.working_copy and (recipe.habits.autocast or recipe.element_B >= FP32_B)
+    master = wide and recipe.adapters is None and recipe.states.master_B
     each_B = recipe.objective.frozen * (recipe.states.master_B if master else recipe.parameter_B)
     dense_B = (whole.matrix_elems + whole.other_elems) * each_B
     return sharded(grid, dense_B, whole.expert_elems * each_B, np.logical_not(sharing_of(recipe, grid).keeps))

@@ -33,13 +33,14 @@ from lockstep.base.types.plain import Json
 from lockstep.base.types.saved import FP32_B
 from lockstep.base.types.shown import Shown
 from lockstep.describe.hardware import Cluster
-from lockstep.describe.workload import LayerKind, RankParameters
+from lockstep.describe.workload import LayerKind, RankParameters, head_kept_tensors
 from lockstep.price.layout.gathers import sharing_in
 from lockstep.price.layout.held import sharded, stage_parameters, states_B
 from lockstep.price.layout.host import copies_B, stage_host_B, stage_host_states_B
 from lockstep.price.layout.job import Job
-from lockstep.price.layout.kept import activations_B
+from lockstep.price.layout.kept import activations_B, piece
 from lockstep.price.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, LayoutGrid, host_capacity_B
+from lockstep.price.layout.moments import casts, gradients_made, updating_B
 from lockstep.price.layout.recipe import Recipe
 from lockstep.price.layout.risk import out_of_memory_frac
 from lockstep.price.layout.sharing import gradients_pass, sharing_of, widened
@@ -205,9 +206,10 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, copies_B(recipe, grid, parameters))
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
     layer_B = layer_B + restored_B(job, grid, held)
-    if recipe.habits.autocast:
-        cast_elems = parameters.total_elems * recipe.objective.models
-        kept_B = kept_B + np.where(widened(recipe, grid), cast_elems * recipe.parameter_B, 0.0)
+    first, last, _ = grid.pieces_on(stage)
+    cast = casts(job, grid, held, last)
+    kept_B, layer_B = kept_B + cast.kept_B, layer_B + cast.layer_B
+    loss_B = np.maximum(loss_B, loss_B - _made_at_loss_B(job, grid, last) + cast.passed_B) + cast.head_B
     one = trained * (1 / recipe.objective.models) if adapted else trained
     gathered_B = _gathered(job, grid, parameters, one, max(1, sum(held.values())))
     if recipe.habits.gradients_freed or recipe.habits.foreach_update:
@@ -215,15 +217,19 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         elems = trained.matrix_elems + trained.other_elems, trained.expert_elems
         passing = recipe.states.passing_B * (recipe.habits.foreach_update and not recipe.update_in_backward)
         update_B = sharded(grid, elems[0] * passing, elems[1] * passing, sharing_of(recipe, grid).sharded)
+        update_B = update_B + updating_B(job, grid, held, (first, last))
+        made = gradients_made(job, grid, held, (first, last))
         early_B, left_B = np.where(fresh, 0.0, gradients_B), np.where(fresh, 0.0, kept_B)
         found = (
             (early_B, kept_B, loss_B + gathered_B),
-            (early_B, kept_B, layer_B + gathered_B),
-            (gradients_B, left_B, layer_B + gathered_B),
+            (np.where(fresh, made.head_frac, 1.0) * gradients_B, kept_B, layer_B + gathered_B),
+            (np.where(fresh, 1.0 - made.late_frac, 1.0) * gradients_B, left_B, layer_B + gathered_B),
+            (gradients_B, left_B * (grid.stages > 1), np.where(fresh, made.again_frac, made.added_frac) * gradients_B),
             (gradients_B, 0.0, np.where(grid.offload == KEEP, update_B, 0.0)),
         )
         moment: Whole = np.argmax(np.stack(np.broadcast_arrays(*(sum(one) for one in found))), axis=0)
         gradients_B, kept_B, loose_B = (np.choose(moment, list(sizes)) for sizes in zip(*found, strict=True))
+        moment = moment - (moment > 2)  # The end of the backward pass is a moment of two.
     else:
         moment, loose_B = np.where(loss_B > layer_B, 0, 1), np.maximum(loss_B, layer_B) + gathered_B
     used_B = weights_B + gradients_B + optimizer_B + kept_B + loose_B
@@ -260,8 +266,9 @@ def state_bytes(recipe: Recipe, grid: LayoutGrid, own_B: float) -> StateBytes:
     states, master_B = recipe.states, np.where(grid.on_host, 0.0, 0.0)
     copy_B = np.where(widened(recipe, grid), 0.0, recipe.parameter_B)  # there they are among the activations
     if states.master_B and not recipe.habits.working_copy:
-        # Of offloaded masters a working copy stays.
-        copy_B = np.where(np.logical_not(sharing_of(recipe, grid).keeps) & ~grid.on_host, 0.0, copy_B)
+        # Of offloaded masters a working copy stays; products in fp32 read the master itself.
+        cast = np.logical_not(sharing_of(recipe, grid).keeps) | (recipe.element_B >= FP32_B)
+        copy_B = np.where(cast & ~grid.on_host, 0.0, copy_B)
         master_B = np.where(grid.on_host, 0.0, states.master_B)
     own_B += states.master_B if recipe.habits.working_copy else 0.0
     return StateBytes(copy_B, master_B, np.where(gradients_pass(recipe, grid), 0.0, recipe.gradient_B), own_B)
@@ -284,6 +291,19 @@ def _states(
     if recipe.local_steps > 1:
         optimizer_B = optimizer_B + sharded(grid, dense * OUTER_STATE_B, expert * OUTER_STATE_B, sharing.sharded)
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
+
+
+def _made_at_loss_B(job: Job, grid: LayoutGrid, last: bool) -> Number:
+    """Bytes of the gradients that a loss makes itself, which are not there in a forward pass."""
+    model, recipe = job.transformer, job.recipe
+    if model is None or not last:
+        return 0.0
+    one = piece(recipe, grid, model)
+    if recipe.loss_kind == "eager" and model.has_head:
+        # Two gradients in fp32, where in the forward pass logits are there in both formats.
+        return one.tokens * model.vocab / grid.tp * (FP32_B - one.element_B)
+    rows = head_kept_tensors(model, one, loss=recipe.loss_kind)
+    return sum((one.size_B for one in rows if one.name.endswith("gradient")), 0.0)
 
 
 def _copied_states(job: Job, grid: LayoutGrid, stage: int) -> tuple[Number, Number, Number]:

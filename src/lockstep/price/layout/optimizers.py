@@ -54,6 +54,10 @@ class Optimizer:
     passing_B: float = 0.0
     """Bytes per parameter that torch's multi-tensor kernels hold besides during an update: the second moment's root
     (torch/optim/adam.py, _multi_tensor_adam)."""
+    alone_B: float = 0.0
+    """Bytes per element that the update of a tensor holds besides where tensors have their turns: Adafactor's squared
+    gradient and its sum with a constant, of half-precision tensors both of these in fp32 too (transformers 5.24,
+    optimization.py)."""
     tensor_B: Rule | None = None
     table_B: float | None = None
     """Bytes per parameter of a table where software keeps its states in fp32 (`Habits.wide_tables`)."""
@@ -184,7 +188,8 @@ def _in_fp32() -> Iterator[Optimizer]:
         for name, moments in (("adamw", 2), ("lion", 1)):
             made = _by_tensor(f"{name}-8bit{suffix}", master_B, _block_wise(moments, 4.0), _BNB)
             yield replace(made, table_B=4.0 * moments, shared_B=1024.0 * moments)
-        yield _by_tensor(f"adafactor{suffix}", master_B, _factored(4.0, 4.0), norm)
+        made = _by_tensor(f"adafactor{suffix}", master_B, _factored(4.0, 4.0), norm)
+        yield replace(made, alone_B=8.0 if master_B else 16.0)
 
 
 def _in_their_format() -> Iterator[Optimizer]:

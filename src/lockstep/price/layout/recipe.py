@@ -11,6 +11,7 @@ from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, plain
+from lockstep.base.types.saved import FP32_B
 from lockstep.describe.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Stack, stack, stacks, ways
 from lockstep.describe.workload import MODULES, Adapters, Objective, Training, Transformer, read_training
 from lockstep.price.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, NARROW_B, NOT_TRAINED
@@ -201,8 +202,9 @@ class Recipe(Brief):
 
     @property
     def habits(self) -> Habits:
-        """What the training software does, whatever is asked for."""
-        return self.software.habits
+        """What the training software does, whatever is asked for; products in fp32 need no autocast."""
+        found = self.software.habits
+        return replace(found, autocast=False) if found.autocast and self.element_B >= FP32_B else found
 
     @property
     def fused_elementwise(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lockstep.base.types.arrays import Bools, Truth
+from lockstep.base.types.saved import FP32_B
 from lockstep.price.layout.formats import BITSANDBYTES
 from lockstep.price.layout.layout import LayoutGrid
 from lockstep.price.layout.recipe import Recipe
@@ -21,7 +22,8 @@ def widened(recipe: Recipe, grid: LayoutGrid) -> Truth:
     """Where activations are fp32 and products cast what they read (torch.autocast): not where FSDP shards parameters,
     nor above frozen ones in half precision.
     """
-    return recipe.habits.autocast & (recipe.adapters is None) & (grid.zero < 3)
+    wide = recipe.adapters is None or (recipe.parameter_B >= FP32_B and recipe.base is None)
+    return recipe.habits.autocast & wide & (grid.zero < 3)
 
 
 def wide_base(recipe: Recipe, grid: LayoutGrid, norm: str) -> Truth:

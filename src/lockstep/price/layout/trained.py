@@ -39,12 +39,16 @@ def trained_parameters(
 
 
 def copied_elems(job: Job, grid: LayoutGrid, stage: int) -> Number:
-    """Elements on one rank of the tables of a stage that are trained whole beside adapters, as copies."""
+    """Elements on one rank of what a stage trains whole beside adapters, as copies: tables, and a classifier, which
+    PEFT always does (peft 0.21.2, PeftModelForSequenceClassification).
+    """
     model, adapters = job.transformer, job.recipe.adapters
-    if model is None or adapters is None or not adapters.saved:
+    if model is None or adapters is None:
         return 0.0
     first, last, _ = grid.pieces_on(stage)
-    every = adapters.copies(first, last, vocab=model.vocab, hidden=model.hidden)
+    every = [*adapters.copies(first, last, vocab=model.vocab, hidden=model.hidden)]
+    if last and model.classifier is not None:
+        every += model.classifier.weights(model.hidden)
     return job.recipe.objective.models * sum((one.per_rank_elems(grid.tp) for one in every), 0.0)
 
 
