@@ -95,7 +95,7 @@ def _of_frozen_down(model: Transformer, piece: Piece, kind: LayerKind) -> Iterat
     beside it, what that keeps is freed.
     """
     down = next(one for one in layer_weights(model, kind.stored) if one.name == "down")
-    if piece.adapters is None or piece.needs_input_of(down):
+    if piece.adapters is None or not piece.gradients_apart or piece.needs_input_of(down):
         return
     freed_B = 0.0
     if piece.adapters.adapts(down):

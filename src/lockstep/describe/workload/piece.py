@@ -125,6 +125,8 @@ class Piece:
     """Where every product keeps a cast of its own of what it reads (torch.autocast)."""
     wide_stream: Number | Truth = False
     """Where what lies between products is fp32 all the same (torch.autocast above fp32 parameters)."""
+    gradients_apart: bool = False
+    """Whether the gradient of what a frozen product reads is a tensor beside those of its gate."""
     inputs_kept: bool = False
     """Frozen matrices keep their inputs all the same."""
     gathers_kept: bool = False

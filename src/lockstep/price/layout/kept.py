@@ -77,6 +77,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
         own_casts=widened(recipe, grid) | (recipe.habits.autocast and recipe.adapters is not None),
         wide_stream=widened(recipe, grid),
         inputs_kept=recipe.habits.base_inputs_kept and recipe.base is not None,
+        gradients_apart=recipe.habits.gradients_apart,
         gathers_kept=not recipe.habits.gathers_again,
         saves={slot: chosen.saves for slot, chosen in ways.items()},
         weighed_B=_weighed_B(recipe, grid, model, ways["permutation"]),
