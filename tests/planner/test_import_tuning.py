@@ -14,7 +14,7 @@ from lockstep.decide.planner.from_file import CLASSES, LOUD
 from lockstep.decide.planner.imports import Imported, read_run, recognised
 from lockstep.decide.planner.imports.tuning.adapters import tables
 from lockstep.describe.workload import model
-from lockstep.describe.workload.adapters import read_adapters
+from lockstep.describe.workload.adapter_words import read_adapters
 
 SAMPLES = Path(__file__).parent / "imports_samples"
 DEVICES = 8

@@ -14,7 +14,8 @@ from typing import Any
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.decide.planner.imports.said import Said
 from lockstep.describe.workload import Model, Transformer
-from lockstep.describe.workload.adapters import GROUPS, JOINED, MOST_RANK, NAMES, SAVED
+from lockstep.describe.workload.adapter_words import MOST_RANK
+from lockstep.describe.workload.adapters import GROUPS, JOINED, NAMES, SAVED
 
 ALL = ("all", "all-linear", "linear")
 PLAIN = re.compile(r"[\w.*-]+")
