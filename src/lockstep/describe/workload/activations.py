@@ -31,6 +31,7 @@ from lockstep.describe.workload.adapters import ROWS, Adapters
 from lockstep.describe.workload.architecture import Attention, Experts, Transformer
 from lockstep.describe.workload.graph import layer_operations
 from lockstep.describe.workload.kind import DENSE, LayerKind
+from lockstep.describe.workload.method_rows import method_rows, passing_B
 from lockstep.describe.workload.operation import Operation, Spread, Tensor
 from lockstep.describe.workload.piece import FP32_B, FULL, NONE, SELECTIVE, Piece, Recompute, Row, recompute_code
 from lockstep.describe.workload.weights import layer_weights
@@ -100,7 +101,8 @@ def passing_gradient_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE
     That is behind the down product, whose input is freed: gradients of that input and of what made it (two tensors with
     a gate) are there at once, and the one of the residual stream waits.
     """
-    return _total(_gradients(model, piece, kind), model, piece, NONE)
+    gradients = _total(_gradients(model, piece, kind), model, piece, NONE)
+    return gradients if piece.adapters is None else np.maximum(gradients, passing_B(model, piece.adapters, piece, kind))
 
 
 def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
@@ -333,7 +335,9 @@ def _beside(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     if model.modulation is not None:
         yield from model.modulation.rows(model.hidden, piece)
     if piece.adapters is not None:
-        yield from _adapter_inputs(model, piece.adapters, piece, kind)
+        if piece.adapters.method.name == "lora":
+            yield from _adapter_inputs(model, piece.adapters, piece, kind)
+        yield from method_rows(model, piece.adapters, piece, kind)
         yield from _wide(model, piece)
     blocks = {"attention": kind.mixer != "none", "cross attention": kind.crosses, "mlp": kind.block != "none"}
     for block in [name for name, there in blocks.items() if there and piece.dropout]:
@@ -357,7 +361,7 @@ def _by_operation(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator
 def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
     yield Row("stream gradient", model.hidden * piece.element_B, "gathered")
-    if piece.adapters is not None:
+    if piece.adapters is not None and piece.adapters.method.name not in ("ia3", "prompt"):
         size_B = piece.element_B if piece.half_adapters else FP32_B
         yield Row("adapter input gradient", model.hidden * size_B, "sequence")
         sums = [one.elems for one in layer_weights(model, kind.stored) if piece.adapters.sums(one)]
@@ -378,9 +382,7 @@ def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
 
 def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Inputs of adapters, each cast for itself, to fp32 (PEFT) and under autocast back, and what comes out of A."""
-    if piece.element_B >= FP32_B:
-        return
-    half, weights = piece.half_adapters, layer_weights(model, kind.stored)
+    half, weights = piece.half_adapters or piece.element_B >= FP32_B, layer_weights(model, kind.stored)
     cast_B = piece.element_B if np.any(piece.own_casts) else FP32_B
     first = next((one.name for one in weights if adapters.adapts(one) and one.name in JOINT), "")
     for weight in weights:
@@ -389,7 +391,8 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: 
         elif adapters.adapts(weight):
             times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
-            kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * cast_B
+            rank = adapters.rank_of(weight)
+            kept_B = rank * piece.element_B if half else (weight.shape[0] + rank) * cast_B
             kept_B, once = kept_B * (not adapters.joins(weight)), piece.joint_qkv and weight.name in JOINT
             if adapters.dropout_frac and not (once and weight.name != first):
                 # Of the input in half precision a copy besides; the one in fp32 is there anyway.

@@ -1,4 +1,4 @@
-"""`read_adapters`: the words of `--train` for adapters: `lora:r=16,targets=attention`, `vera:r=256`, `prompt:tokens=20`.
+"""`read_adapters`: the words of `--train` for adapters: `lora:r=16,dora=yes`, `vera:r=256`, `prompt:tokens=20`.
 
 Where a setting is not given, it is as peft 0.21.2 has it by itself, but for the targets: all linear layers, of IA3
 keys, values and down projections.

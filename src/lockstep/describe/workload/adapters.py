@@ -53,6 +53,8 @@ SUMMED = ("expert gate", "expert up", "expert down")
 """Matrices of all experts of a layer, where they are parts of one parameter."""
 PARAMETERS = {"gate_up_proj": ("expert gate", "expert up"), "down_proj": ("expert down",)}
 """Parameters of a layer's experts that LoRA may be put on by name (`target_parameters`), and the weights in them."""
+CONV1D = ("gpt2",)
+"""Types whose linear layers are transformers' Conv1D."""
 NAMED_OTHERWISE = ("dbrx",)
 """Types whose experts' parameters have other names and two dimensions."""
 BLOCKS = ("attention", "recurrent", "mlp", "routed_experts", "shared_experts")
@@ -83,6 +85,8 @@ class Adapters:
         found = modules_of(model_type)
         if self.parameters and (found.experts == "apart" or model_type in NAMED_OTHERWISE):
             raise BadInput(f"experts of {model_type or 'this model'} have no {' or '.join(self.parameters)}", "--train")
+        if self.method.name == "oft" and model_type in CONV1D:
+            raise BadInput(f"peft puts no OFT on the Conv1D of {model_type}, which are no linear layers", "--train")
         if self.method.name != "lora":
             # PEFT brings the targets of LoRA alone to experts that are one parameter.
             return replace(self, modules=found.of_linear_layers)

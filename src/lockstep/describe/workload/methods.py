@@ -9,7 +9,7 @@
     prompt   rows of the embedding before each sequence   tokens x hidden; nothing beside any matrix
 
 rsLoRA (s = alpha / sqrt(r)) and PiSSA (A and B begin as the largest singular parts of W, which keeps the rest) are LoRA
-with other numbers; PiSSA's rank is at most the smaller side of W. |.| is the norm of each column, which gets no gradient.
+with other numbers; PiSSA's rank is at most the smaller side of W. |.| is the norm of each column, without a gradient.
 
 Sources: DoRA, arXiv 2402.09353, section 4; rsLoRA, arXiv 2312.03732; PiSSA, arXiv 2404.02948; VeRA, arXiv 2310.11454,
 section 3; OFT, arXiv 2306.07280, with a Cayley transform by five terms of Neumann's series; IA3, arXiv 2205.05638,
@@ -77,6 +77,10 @@ class Method:
     def scales_input(self, weight: Weight) -> bool:
         """Whether it changes what the matrix reads, and so has nothing of its own beside a joined one."""
         return self.name == "oft" or (self.name == "ia3" and weight.name in INPUT_SCALED)
+
+    def keeps_input(self, weight: Weight) -> bool:
+        """Whether a gradient of what it trains needs what the matrix reads."""
+        return self.name == "lora" or self.scales_input(weight)
 
     def beside(self, weight: Weight, rank: int, own: bool, rows: bool) -> Iterator[Weight]:
         """What it trains beside a matrix apart from LoRA's A and B.

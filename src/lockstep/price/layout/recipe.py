@@ -202,7 +202,8 @@ class Recipe(Brief):
         if adapters.method.plain and not adapters.parameters:
             return
         if self.habits.half_adapters or "again" in self.software.ways["adapters"].numbers:
-            raise BadInput(f"{title}: priced as PEFT runs it; {self.software.name} has adapters of its own", "--train")
+            own = f"{title} is priced as PEFT runs it; {self.software.name} has adapters of its own"
+            raise BadInput(f"{own}: give --stack trl or hf-trainer", "--train")
         if self.base is not None and adapters.method.name != "prompt":
             raise BadInput(f"{title} is not priced beside --base {self.base}; leave one of both out", "--base")
         if adapters.method.tokens and self.sample_tokens is not None:
