@@ -2,8 +2,9 @@
 
 The rows of peft_kept.jsonl were counted on CPU with peft 0.21.2, transformers 5.24.0 and torch 2.13.0: distinct
 storages saved for the backward pass between the first layer's input and the last layer's output that are still there
-after the forward pass, for each layer, parameters and buffers apart. Those of peft_dora_peak.jsonl are most bytes at once in the
-forward pass of one linear layer with DoRA of rank 16, by a dispatch mode that follows storages; two tokens pass it.
+after the forward pass, for each layer, parameters and buffers apart. Those of peft_dora_peak.jsonl are most bytes at
+once in the forward pass of one linear layer with DoRA of rank 16, by a dispatch mode that follows storages; two tokens
+pass it.
 """
 
 import json

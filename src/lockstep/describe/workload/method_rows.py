@@ -16,8 +16,8 @@ and once for each matrix, however many the tokens:
 DoRA's norm of W + A B is made anew in each forward pass: an identity of in x in passes A and B, and four
 matrices like W in fp32 are there at once. They are freed before the next module runs.
 
-Source: peft 0.21.2, peft/tuners/lora/{dora,variants}.py, vera/layer.py, oft/layer.py, ia3/layer.py; bytes counted on CPU
-(tests/workload/test_methods.py).
+Source: peft 0.21.2, peft/tuners/lora/{dora,variants}.py, vera/layer.py, oft/layer.py and ia3/layer.py; bytes counted
+on CPU (tests/workload/test_methods.py).
 """
 
 from __future__ import annotations
