@@ -31,7 +31,7 @@ from lockstep.describe.workload.adapters import ROWS, Adapters
 from lockstep.describe.workload.architecture import Attention, Experts, Transformer
 from lockstep.describe.workload.graph import layer_operations
 from lockstep.describe.workload.kind import DENSE, LayerKind
-from lockstep.describe.workload.method_rows import method_rows, passing_B
+from lockstep.describe.workload.method_rows import method_rows, passing_B, widest_gradient
 from lockstep.describe.workload.operation import Operation, Spread, Tensor
 from lockstep.describe.workload.piece import FP32_B, FULL, NONE, SELECTIVE, Piece, Recompute, Row, recompute_code
 from lockstep.describe.workload.weights import layer_weights
@@ -368,6 +368,8 @@ def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
         if sums:
             # With that of gate and up, the sum of down and its gradient are gone.
             yield Row("gradient of a sum with an adapter", min(sums) * piece.element_B, "experts")
+    if piece.adapters is not None:
+        yield from widest_gradient(model, piece.adapters, piece, kind)
     inner = {"experts": model.experts, "dense": model.mlp}.get(kind.block)
     if inner is None:
         return

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput
+from lockstep.base.types.saved import FP32_B
 from lockstep.describe.workload.methods import LORA, Method
 from lockstep.describe.workload.modules import JOINT, SEPARATE, Modules, modules_of
 from lockstep.describe.workload.weight import Weight
@@ -53,6 +54,8 @@ SUMMED = ("expert gate", "expert up", "expert down")
 """Matrices of all experts of a layer, where they are parts of one parameter."""
 PARAMETERS = {"gate_up_proj": ("expert gate", "expert up"), "down_proj": ("expert down",)}
 """Parameters of a layer's experts that LoRA may be put on by name (`target_parameters`), and the weights in them."""
+INDEX_B = 8.0
+"""Bytes of an index into a matrix."""
 CONV1D = ("gpt2",)
 """Types whose linear layers are transformers' Conv1D."""
 NAMED_OTHERWISE = ("dbrx",)
@@ -171,10 +174,17 @@ class Adapters:
         rows = self.method.tokens * stacks
         return (Weight("prompt", "embedding", (rows, hidden)),) if rows else ()
 
-    def shared_elems(self, weights: Iterable[Weight]) -> int:
-        """Elements of VeRA's frozen A and B: as wide as the widest linear layers among all `weights` of a model."""
-        if self.method.name != "vera":
-            return 0
+    def buffers_B(self, weights: Iterable[Weight]) -> float:
+        """Bytes that are held besides among all `weights` of a model: of VeRA the frozen A and B in fp32, as wide as
+        the widest linear layers, of OFT a row and a column of eight bytes for each angle of every one.
+        """
+        if self.method.name == "oft":
+            blocks = (self.method.block_on(one.shape[0]) for one in weights if self.adapts(one) and not self.joins(one))
+            return sum(INDEX_B * block * (block - 1) for block in blocks)
+        return FP32_B * self._shared_elems(weights) if self.method.name == "vera" else 0.0
+
+    def _shared_elems(self, weights: Iterable[Weight]) -> int:
+        """Elements of VeRA's frozen A and B."""
         wide, widest = [0], [0]
         for weight in filter(self.adapts, weights):
             if not self.joins(weight):

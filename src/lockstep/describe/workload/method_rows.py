@@ -87,8 +87,23 @@ def _of_weight(weight: Weight, adapters: Adapters, piece: Piece, own: bool) -> I
             yield Row(f"{name} input before its scale", inputs * FP32_B * (piece.element_B < FP32_B), read)
 
 
+def widest_gradient(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+    """The gradient in fp32 of the widest tensor of a layer that the method scales or rotates."""
+    if adapters.method.plain:
+        return
+    widest: tuple[float, Spread] = (0.0, "sequence")
+    for weight in layer_weights(model, kind.stored):
+        if adapters.adapts(weight) and not adapters.sums(weight) and weight.cut != "expert":
+            turned, rows = adapters.method.scales_input(weight), weight.name in ROWS
+            width = weight.shape[0] if turned else weight.shape[1]
+            widest = max(widest, (width, "tp" if turned == rows else "sequence"))
+    yield Row("gradient of what is scaled", widest[0] * FP32_B, widest[1])
+
+
 def passing_B(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Number:
-    """Most bytes that DoRA's norms take at once in a layer, of one matrix after the other; 0 for other methods."""
+    """Most bytes that DoRA's norms take at once in a layer, of one matrix after the other, and its input cast to fp32,
+    which is there meanwhile; 0 for other methods.
+    """
     if not adapters.method.dora:
         return 0.0
     cast = bool(np.any(piece.own_casts))
@@ -104,5 +119,6 @@ def passing_B(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerK
         by_rows = weight.name in ROWS
         inputs = weight.shape[0] / ways if by_rows else weight.shape[0]
         outputs = sum(one.shape[1] / (1 if by_rows else ways) for one in joined)
-        found = np.maximum(found, eye_B * inputs**2 + dense_B * inputs * outputs)
+        read_B = FP32_B * piece.tokens * inputs * (piece.element_B < FP32_B)
+        found = np.maximum(found, eye_B * inputs**2 + dense_B * inputs * outputs + read_B)
     return found

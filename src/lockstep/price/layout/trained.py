@@ -7,7 +7,6 @@ from collections import Counter
 import numpy as np
 
 from lockstep.base.types.arrays import Number
-from lockstep.base.types.saved import FP32_B
 from lockstep.describe.workload import (
     LayerKind,
     RankParameters,
@@ -42,13 +41,13 @@ def trained_parameters(
     return found * job.recipe.objective.models
 
 
-def shared_B(job: Job) -> float:
-    """Bytes of the frozen A and B that all matrices share with VeRA, in fp32 and whole on every rank."""
+def buffers_B(job: Job) -> float:
+    """Bytes that adapters hold besides what they train, whole on every rank."""
     model = job.transformer
     adapters = None if model is None else job.recipe.adapters_on(model)
     if model is None or adapters is None:
         return 0.0
-    return FP32_B * adapters.shared_elems(all_weights(model)) * job.recipe.objective.models
+    return adapters.buffers_B(all_weights(model)) * job.recipe.objective.models
 
 
 def copied_elems(job: Job, grid: LayoutGrid, stage: int) -> Number:
