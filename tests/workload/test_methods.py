@@ -184,6 +184,15 @@ def test_what_peft_or_lockstep_cannot_do_is_refused(model: str, train: str, word
         lockstep.estimate(model, "dgx-h100", gpus=1, batch=8, seq=512, train=train, **asked)
 
 
+@pytest.mark.parametrize("train", ["ia3", "lora:r=16,dora=yes"])
+def test_models_that_a_card_trains_by_a_method_are_found(train: str) -> None:
+    """Neither a quantised base nor models on which PEFT refuses the method are in the way of the others."""
+    found = lockstep.memory(cluster="rtx-4090:1", train=train)
+    fits = [row for row in found.rows if row.fit is not None]
+    assert fits
+    assert {row.method for row in found.rows} >= {train}
+
+
 def test_a_prompt_may_be_before_a_quantised_model_whose_layers_have_no_adapters() -> None:
     found = lockstep.estimate(
         "llama3-8b", "dgx-h100", gpus=1, batch=8, seq=512, train="prompt:tokens=8", base="nf4", stack="trl"

@@ -106,6 +106,11 @@ class Adapters:
         """Whether they are on all linear layers."""
         return set(GROUPS["all-linear"]) <= set(self.targets)
 
+    @property
+    def above_narrow(self) -> bool:
+        """Whether they are priced beside matrices of a quantised base."""
+        return self.method.tokens > 0 or (self.method.plain and not self.parameters)
+
     def sums(self, weight: Weight) -> bool:
         """Whether the adapter of this weight is added to it, for all experts in one."""
         if any(weight.name in PARAMETERS[one] for one in self.parameters):

@@ -204,10 +204,13 @@ class Recipe(Brief):
         if self.habits.half_adapters or "again" in self.software.ways["adapters"].numbers:
             own = f"{title} is priced as PEFT runs it; {self.software.name} has adapters of its own"
             raise BadInput(f"{own}: give --stack trl or hf-trainer", "--train")
-        if self.base is not None and adapters.method.name != "prompt":
+        if self.base is not None and not adapters.above_narrow:
             raise BadInput(f"{title} is not priced beside --base {self.base}; leave one of both out", "--base")
         if adapters.method.tokens and self.sample_tokens is not None:
-            raise BadInput("prompt tuning is not priced with --sample-tokens: a prompt is for one sample", "--train")
+            raise BadInput(
+                "prompt tuning is not priced with --sample-tokens: peft drops the positions of packed samples",
+                "--train",
+            )
 
     @property
     def passed_seq(self) -> int:

@@ -80,7 +80,7 @@ def _quantises(train: str) -> bool:
     from lockstep.describe.workload import read_training
 
     adapters = read_training(train).adapters
-    return adapters is not None and adapters.method.plain and not adapters.parameters
+    return adapters is not None and adapters.above_narrow
 
 
 def _method(name: str, own: Mapping[str, str], machine: Cluster, given: Json) -> "Method":
