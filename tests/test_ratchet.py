@@ -48,10 +48,11 @@ def largest_circle() -> int:
 
 LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     "folders": (lambda: sum((path / "__init__.py").exists() for path in ROOT.iterdir()), 10),
-    # Six more say what a machine trains, and what adapters find in a class of models.
-    "files": (lambda: len(sources()), 1067),
-    # 1,520 more: what a machine trains, states of optimizers by tensor, passes and adapters as trainers make them.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 129_720),
+    # Six more say what a machine trains, and what adapters find in a class of models; six, PEFT's other methods.
+    "files": (lambda: len(sources()), 1073),
+    # 1,520 more: what a machine trains, states of optimizers by tensor, passes and adapters as trainers make them; 720,
+    # what PEFT's other methods train, keep and compute, and their words in files.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 130_440),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),

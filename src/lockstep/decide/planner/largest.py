@@ -63,9 +63,7 @@ def trainable(
     asked = _Asked(cluster, pins, words, samples * epochs)
     seq = methods[0].recipe.seq
     every = {name: [one for one in models if one[1].max_positions >= seq] for name, models in families().items()}
-    each = (
-        (one, name, [of for of in models if _takes(one, of[1])]) for one in methods for name, models in every.items()
-    )
+    each = ((one, name, [of for of in models if one.takes(of[1])]) for one in methods for name, models in every.items())
     rows = [asked.row(name, models, one) for one, name, models in each if models]
     if not rows:
         raise BadInput(f"no model of the catalog reads sequences of {seq:,} tokens", "--seq")
@@ -74,15 +72,6 @@ def trainable(
         raise BadInput(f"no layout on {asked.devices:,} devices has these options with a batch of {batch:,} sequences")
     data: Json = {"samples": samples, "sample_tokens": methods[0].recipe.sample_tokens, "epochs": epochs}
     return Trainable(cluster, tuple(methods), data, tuple(rows))
-
-
-def _takes(method: Method, model: Transformer) -> bool:
-    """Whether adapters of the method can be put on a model."""
-    try:
-        method.recipe.adapters_on(model)
-    except BadInput:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,8 +101,8 @@ def passing_gradient_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE
     That is behind the down product, whose input is freed: gradients of that input and of what made it (two tensors with
     a gate) are there at once, and the one of the residual stream waits.
     """
-    gradients = _total(_gradients(model, piece, kind), model, piece, NONE)
-    return gradients if piece.adapters is None else np.maximum(gradients, passing_B(model, piece.adapters, piece, kind))
+    rows = (*_gradients(model, piece, kind), *widest_gradient(model, piece, kind))
+    return np.maximum(_total(rows, model, piece, NONE), passing_B(model, piece, kind))
 
 
 def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
@@ -335,9 +335,8 @@ def _beside(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     if model.modulation is not None:
         yield from model.modulation.rows(model.hidden, piece)
     if piece.adapters is not None:
-        if piece.adapters.method.name == "lora":
-            yield from _adapter_inputs(model, piece.adapters, piece, kind)
-        yield from method_rows(model, piece.adapters, piece, kind)
+        yield from _adapter_inputs(model, piece.adapters, piece, kind)
+        yield from method_rows(model, piece, kind)
         yield from _wide(model, piece)
     blocks = {"attention": kind.mixer != "none", "cross attention": kind.crosses, "mlp": kind.block != "none"}
     for block in [name for name, there in blocks.items() if there and piece.dropout]:
@@ -368,8 +367,6 @@ def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
         if sums:
             # With that of gate and up, the sum of down and its gradient are gone.
             yield Row("gradient of a sum with an adapter", min(sums) * piece.element_B, "experts")
-    if piece.adapters is not None:
-        yield from widest_gradient(model, piece.adapters, piece, kind)
     inner = {"experts": model.experts, "dense": model.mlp}.get(kind.block)
     if inner is None:
         return
@@ -384,7 +381,8 @@ def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
 
 def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Inputs of adapters, each cast for itself, to fp32 (PEFT) and under autocast back, and what comes out of A."""
-    half, weights = piece.half_adapters or piece.element_B >= FP32_B, layer_weights(model, kind.stored)
+    half, lora = piece.half_adapters or piece.element_B >= FP32_B, adapters.method.name == "lora"
+    weights = layer_weights(model, kind.stored) if lora else ()
     cast_B = piece.element_B if np.any(piece.own_casts) else FP32_B
     first = next((one.name for one in weights if adapters.adapts(one) and one.name in JOINT), "")
     for weight in weights:
@@ -393,8 +391,7 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: 
         elif adapters.adapts(weight):
             times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
-            rank = adapters.rank_of(weight)
-            kept_B = rank * piece.element_B if half else (weight.shape[0] + rank) * cast_B
+            kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * cast_B
             kept_B, once = kept_B * (not adapters.joins(weight)), piece.joint_qkv and weight.name in JOINT
             if adapters.dropout_frac and not (once and weight.name != first):
                 # Of the input in half precision a copy besides; the one in fp32 is there anyway.

@@ -95,10 +95,8 @@ class Adapters:
             return replace(self, modules=found.of_linear_layers)
         summed = found.experts == "summed" and any({*NAMES[one]} & {*SUMMED} for one in self.targets)
         if summed and (self.method.dora or self.method.pissa):
-            raise BadInput(
-                f"peft cannot put {self.method.title} on experts that are one parameter, as those of {model_type} are; "
-                "name targets without gate, up and down, such as targets=attention", "--train",
-            )  # fmt: skip
+            why = f"peft cannot put {self.method.title} on experts that are one parameter, as {model_type}'s"
+            raise BadInput(f"{why}; name targets without gate, up and down, such as attention", "--train")
         return replace(self, modules=found)
 
     @property

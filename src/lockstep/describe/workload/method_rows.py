@@ -45,9 +45,10 @@ ROTATIONS_B, CAST_ROTATIONS_B = 16.0, 14.0
 """Of four matrices of Neumann's series in fp32; under autocast of seven casts."""
 
 
-def method_rows(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+def method_rows(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """What the method keeps beside every matrix of a layer that is a target."""
-    if adapters.method.plain:
+    adapters = piece.adapters
+    if adapters is None or adapters.method.plain:
         return
     for weight in layer_weights(model, kind.stored):
         if adapters.adapts(weight) and not adapters.sums(weight):
@@ -87,9 +88,10 @@ def _of_weight(weight: Weight, adapters: Adapters, piece: Piece, own: bool) -> I
             yield Row(f"{name} input before its scale", inputs * FP32_B * (piece.element_B < FP32_B), read)
 
 
-def widest_gradient(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+def widest_gradient(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """The gradient in fp32 of the widest tensor of a layer that the method scales or rotates."""
-    if adapters.method.plain:
+    adapters = piece.adapters
+    if adapters is None or adapters.method.plain:
         return
     widest: tuple[float, Spread] = (0.0, "sequence")
     for weight in layer_weights(model, kind.stored):
@@ -100,11 +102,12 @@ def widest_gradient(model: Transformer, adapters: Adapters, piece: Piece, kind: 
     yield Row("gradient of what is scaled", widest[0] * FP32_B, widest[1])
 
 
-def passing_B(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Number:
+def passing_B(model: Transformer, piece: Piece, kind: LayerKind) -> Number:
     """Most bytes that DoRA's norms take at once in a layer, of one matrix after the other, and its input cast to fp32,
     which is there meanwhile; 0 for other methods.
     """
-    if not adapters.method.dora:
+    adapters = piece.adapters
+    if adapters is None or not adapters.method.dora:
         return 0.0
     cast = bool(np.any(piece.own_casts))
     eye_B = CAST_EYE_B if cast else EYE_B

@@ -160,10 +160,10 @@ class Piece:
             return True
         if weight is None:
             return False
-        shared = self.half_adapters or self.fused_adapters or self.adapters.sums(weight)
-        # In fp32 nothing is cast, and an adapter keeps what its matrix reads.
-        uncast = self.element_B >= FP32_B and self.adapters.method.keeps_input(weight)
-        return (shared or uncast) and self.adapters.adapts(weight)
+        # In fp32 nothing is cast, and an adapter keeps what its matrix reads, or what a dropout leaves of it.
+        same = self.element_B >= FP32_B and not self.adapters.dropout_frac and self.adapters.method.keeps_input(weight)
+        shared = self.half_adapters or self.fused_adapters or same or self.adapters.sums(weight)
+        return shared and self.adapters.adapts(weight)
 
     def kept_up_to(self, *modules: str) -> int:
         """The strongest recompute mode that keeps what any of `modules` would make again."""

@@ -57,9 +57,14 @@ def method_work(shard: Shard, adapters: Adapters, weight: Weight, rows: Number, 
     return shard.operations(given, 6.0, 17.0, 2, 5) if method.name == "ia3" else Passes(Work(), Work())
 
 
+def _autocast(shard: Shard) -> bool:
+    asked = shard.recipe
+    return asked.habits.autocast
+
+
 def _magnitudes(shard: Shard, adapters: Adapters, sides: tuple[Number, Number, Number, Number], own: bool) -> Passes:
     rows, inputs, outputs, count = sides
-    forward, backward = MAGNITUDES[shard.recipe.habits.autocast]
+    forward, backward = MAGNITUDES[_autocast(shard)]
     found = shard.operations(rows * outputs * count, forward, backward, 4, 9)
     rank = adapters.rank
     # A joined linear layer has one identity, which passes A once.
@@ -77,7 +82,7 @@ def _base_again(shard: Shard, sides: tuple[Number, Number, Number, Number]) -> P
     rows, inputs, outputs, count = sides
     again = Passes(shard.clock.matmul(rows, outputs, inputs, count), shard.clock.matmul(rows, inputs, outputs, count))
     peaks = shard.clock.device.peak_flops
-    if shard.recipe.habits.autocast or "fp32" not in peaks:
+    if _autocast(shard) or "fp32" not in peaks:
         return again
     slower = max(1.0, shard.clock.peak(shard.clock.wide.dtype) / peaks["fp32"])
     return Passes(again.forward * slower, again.backward * slower)

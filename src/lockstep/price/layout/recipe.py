@@ -197,7 +197,7 @@ class Recipe(Brief):
             raise BadInput(f"{objective.name} trains on pairs: the batch of {self.batch} must be even", "--batch")
 
     def _check_method(self, adapters: Adapters) -> None:
-        """Raises BadInput for adapters that are not priced with this recipe."""
+        """Raises BadInput for adapters that are not priced so."""
         title = f"adapters on experts.{adapters.parameters[0]}" if adapters.parameters else adapters.method.title
         if adapters.method.plain and not adapters.parameters:
             return

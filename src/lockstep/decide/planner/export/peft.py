@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from lockstep.describe.workload import Adapters
 
-CLASSES = {"lora": "LoraConfig", "vera": "VeraConfig", "oft": "OFTConfig", "ia3": "IA3Config",
-           "prompt": "PromptTuningConfig"}  # fmt: skip
+NAMES = {"lora": "Lora", "vera": "Vera", "oft": "OFT", "ia3": "IA3", "prompt": "PromptTuning"}
 
 
 def peft_config(adapters: Adapters, modules: str) -> str:
     """The call, with `modules` for the targets as they stand in it."""
     words = ", ".join(f"{name}={value}" for name, value in _words(adapters, modules).items())
-    return f"{CLASSES[adapters.method.name]}({words})"
+    return f"{NAMES[adapters.method.name]}Config({words})"
 
 
-def _words(adapters: Adapters, modules: str) -> dict[str, Any]:
+def _words(adapters: Adapters, modules: str) -> dict[str, object]:
     method, dropout = adapters.method, adapters.dropout_frac
     if method.tokens:
         return {"task_type": '"CAUSAL_LM"', "num_virtual_tokens": method.tokens}
-    found: dict[str, Any] = {"r": adapters.rank} if method.name in ("lora", "vera") else {}
+    found: dict[str, object] = {"r": adapters.rank} if method.name in ("lora", "vera") else {}
     if method.name == "oft":
         found = {"r": method.blocks, "oft_block_size": method.block}
     found["target_modules"] = modules

@@ -21,8 +21,13 @@ ALONE = "dpo:reference=none"
 OBJECTIVES = {"dpo": "dpo", "ipo": "dpo", "kto_pair": "dpo", "orpo": ALONE, "simpo": ALONE, "grpo": "grpo",
               "gdpo": "grpo", "kto": "kto"}  # fmt: skip
 SAVE = "lora_modules_to_save"
-VARIANTS = {"dora": "peft_use_dora", "rslora": "peft_use_rslora", "init": "peft_init_lora_weights",
-            "parameters": "lora_target_parameters"}  # fmt: skip
+VARIANTS = {
+    "dora": "peft_use_dora",
+    "rslora": "peft_use_rslora",
+    "init": "peft_init_lora_weights",
+    "parameters": "lora_target_parameters",
+}
+
 OFFLOADING = ("offload", "offload_disk", "unsloth")
 """Of gradient_checkpointing: inputs of recomputed layers wait in host memory, or on a disk."""
 
