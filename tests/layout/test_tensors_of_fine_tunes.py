@@ -14,7 +14,7 @@ from lockstep.decide.planner.utilisation import layout_flops
 from lockstep.describe.hardware import cluster
 from lockstep.describe.stacks import Stack, stack
 from lockstep.describe.workload import Piece, TrainingFlops, Transformer, kept_tensors, layer_weights
-from lockstep.describe.workload.adapters import read_adapters
+from lockstep.describe.workload.adapter_words import read_adapters
 from lockstep.describe.workload.huggingface import config_of
 from lockstep.describe.workload.passing import passing_gradient_B
 from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, Recipe, memory

@@ -13,8 +13,8 @@ from lockstep.base.errors import BadInput
 from lockstep.decide.planner.from_file import CLASSES, LOUD
 from lockstep.decide.planner.imports import Imported, read_run, recognised
 from lockstep.decide.planner.imports.tuning.adapters import tables
-from lockstep.describe.workload import model
-from lockstep.describe.workload.adapters import read_adapters
+from lockstep.describe.workload import model, read_training
+from lockstep.describe.workload.adapter_words import read_adapters
 
 SAMPLES = Path(__file__).parent / "imports_samples"
 DEVICES = 8
@@ -346,6 +346,45 @@ def test_adapters_without_targets_are_refused_as_peft_refuses_them(named: str) -
     assert read({**LLAMA_FACTORY, "model_name_or_path": None}, named).words["train"] == f"lora:r=8,{EVERY}"
 
 
+@pytest.mark.parametrize(
+    ("data", "train"),
+    [
+        ({**TRL, "use_peft": True, "use_dora": True, "use_rslora": True}, "lora:r=16,DEFAULT,dora=yes,rslora=yes"),
+        (
+            {**TRL, "use_peft": True, "lora_dropout": 0, "lora_target_parameters": ["mlp.experts.gate_up_proj"]},
+            "lora:r=16,targets=q_proj+v_proj,parameters=gate_up_proj",
+        ),
+        ({**AXOLOTL, "adapter": "lora", "lora_r": 8, "peft_use_dora": True}, "lora:r=8,KV,dora=yes"),
+        (
+            {**AXOLOTL, "adapter": "lora", "lora_r": 8, "peft_init_lora_weights": "pissa_niter_4"},
+            "lora:r=8,KV,init=pissa",
+        ),
+        ({**AXOLOTL, "adapter": "lora", "lora_r": 8, "peft_init_lora_weights": True}, "lora:r=8,KV"),
+        ({**LLAMA_FACTORY, "use_dora": True, "pissa_init": True}, f"lora:r=8,{EVERY},dora=yes,init=pissa"),
+        ({**LLAMA_FACTORY, "finetuning_type": "oft"}, f"oft:block=32,{EVERY}"),
+        (
+            {**LLAMA_FACTORY, "finetuning_type": "oft", "oft_rank": 8, "oft_block_size": 0, "oft_target": "q_proj"},
+            "oft:blocks=8,targets=q_proj",
+        ),
+        (
+            {**SWIFT, "use_rslora": True, "init_weights": "pissa"},
+            f"lora:r=8,{EVERY},dropout=0.05,rslora=yes,init=pissa",
+        ),
+        ({**SWIFT, "tuner_type": "vera"}, "vera:r=256,targets=k_proj+v_proj"),
+        ({**SWIFT, "tuner_type": "vera", "vera_rank": 64, "target_modules": ["q_proj"]}, "vera:r=64,targets=q_proj"),
+    ],
+)
+def test_methods_of_peft_are_read_and_priced(data: dict[str, Any], train: str) -> None:
+    """ms-swift leaves of VeRA's targets those as large as the values' matrix: in Llama 3 8B the keys'."""
+    found = read(data)
+    both = {"DEFAULT": "targets=q_proj+v_proj,dropout=0.05", "KV": "targets=q_proj+v_proj"}
+    for short, whole in both.items():
+        train = train.replace(short, whole)
+    assert found.words["train"] == train
+    assert not {row.word for row in found.table if row.kind == "unknown"}
+    assert read_training(train).adapters is not None
+
+
 def test_every_default_target_of_peft_is_supported() -> None:
     for family, modules in tables()["defaults"].items():
         targets = [tables()["names"].get(one, one) for one in modules]
@@ -362,6 +401,9 @@ def test_every_default_target_of_peft_is_supported() -> None:
         {**AXOLOTL, "adapter": "lora", "lora_dropout": 1},
         {**LLAMA_FACTORY, "finetuning_type": "full", "quantization_bit": 4},
         {**LLAMA_FACTORY, "fp16": True},
+        {**LLAMA_FACTORY, "finetuning_type": "oft", "oft_rank": 8},
+        {**LLAMA_FACTORY, "pissa_init": True, "quantization_bit": 4},
+        {**TRL, "use_peft": True, "lora_target_parameters": ["mlp.experts.down_proj"]},
         {**LLAMA_FACTORY, "lora_rank": 0},
         {**LLAMA_FACTORY, "stage": "sfft"},
         {**LLAMA_FACTORY, "cutoff_lenn": 4096},
@@ -385,7 +427,9 @@ def test_settings_that_the_software_rejects_are_refused_at_their_line(data: dict
 @pytest.mark.parametrize(
     ("data", "word"),
     [
-        ({**TRL, "use_peft": True, "use_dora": True}, "use_dora"),
+        ({**TRL, "use_peft": True, "use_dora": True, "load_in_4bit": True}, "use_dora"),
+        ({**LLAMA_FACTORY, "finetuning_type": "oft", "quantization_bit": 4}, "finetuning_type"),
+        ({**TRL, "use_peft": True, "lora_dropout": 0, "lora_target_parameters": ["a.b"]}, "lora_target_parameters"),
         ({**TRL, "use_peft": True, "lora_modules_to_save": ["norm", "lm_head"]}, "lora_modules_to_save"),
         ({**TRL, "optim": "ademamix"}, "optim"),
         ({**LLAMA_FACTORY, "finetuning_type": "freeze"}, "finetuning_type"),

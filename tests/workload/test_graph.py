@@ -15,7 +15,7 @@ from lockstep.describe.workload import (
     model,
     names,
 )
-from lockstep.describe.workload.adapters import read_adapters
+from lockstep.describe.workload.adapter_words import read_adapters
 from lockstep.price.kernels.clock import Clock
 from lockstep.price.kernels.layer import core_work, product_pairs
 from lockstep.price.kernels.operations import CORES, priced

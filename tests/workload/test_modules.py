@@ -15,7 +15,7 @@ from lockstep import workload
 from lockstep.base.errors import UnknownName
 from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import Adapters, Piece, Transformer, kept_tensors, layer_weights
-from lockstep.describe.workload.adapters import read_adapters
+from lockstep.describe.workload.adapter_words import read_adapters
 from lockstep.describe.workload.huggingface import config_of
 from lockstep.describe.workload.modules import modules_of
 from lockstep.price.kernels.clock import Clock

@@ -20,7 +20,7 @@ from lockstep.describe.workload import (
     kept_tensors,
     layer_activation_B,
 )
-from lockstep.describe.workload.adapters import read_adapters
+from lockstep.describe.workload.adapter_words import read_adapters
 
 SETTINGS = settings(max_examples=50, derandomize=True, deadline=None)
 GPTS = {

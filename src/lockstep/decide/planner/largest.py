@@ -63,7 +63,8 @@ def trainable(cluster: Cluster, methods: Sequence[Method], pins: Pins, words: Js
     asked = _Asked(cluster, pins, words, course)
     seq = methods[0].recipe.seq
     every = {name: [one for one in models if one[1].max_positions >= seq] for name, models in families().items()}
-    rows = [asked.row(family, models, one) for one in methods for family, models in every.items() if models]
+    each = ((one, name, [of for of in models if one.takes(of[1])]) for one in methods for name, models in every.items())
+    rows = [asked.row(name, models, one) for one, name, models in each if models]
     if not rows:
         raise BadInput(f"no model of the catalog reads sequences of {seq:,} tokens", "--seq")
     if all(row.fit is None and row.larger is None for row in rows):
@@ -245,10 +246,11 @@ class Change:
 
 def _changes(job: Job, layout: Layout) -> Iterator[Change]:
     """Changes that are not made already; those first that cost least."""
-    given, full = job.recipe, job.recipe.adapters is None
+    given, adapters = job.recipe, job.recipe.adapters
+    full = adapters is None
     if given.loss_kind != "chunked":
         yield Change("--cross-entropy chunked", {"cross_entropy": "chunked"}, {"buffers": 1.0})
-    if not full and given.base is None:
+    if adapters is not None and adapters.above_narrow and given.base is None:
         yield Change("--base nf4", {"base": "nf4"}, {"parameters": 0.75})
     if full and given.gradient_B > 2:
         yield Change("--gradient-bytes 2", {"gradient_B": 2.0}, {"gradients": 0.5, "buffers": 1.0})

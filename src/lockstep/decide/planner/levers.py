@@ -138,7 +138,7 @@ def _changes(model: Model, asked: Question) -> Iterator[tuple[str, Question]]:
         return
     if recipe.adapters is None:
         yield f"--train {adapted}", _trained(asked, adapted)
-    if recipe.base is None:
+    if recipe.base is None and (recipe.adapters is None or recipe.adapters.above_narrow):
         train = recipe.train if recipe.adapters is not None else adapted
         words = "--base nf4" if recipe.adapters is not None else f"--train {adapted} --base nf4"
         yield words, replace(asked, recipe=replace(recipe, train=train, base="nf4"))

@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.decide.planner.uncounted import ALWAYS
 from lockstep.describe.hardware import Cluster
+from lockstep.describe.workload import Transformer
 from lockstep.price.layout import MEMORY_ERROR_FRAC, Layout, Recipe
 
 
@@ -27,6 +29,15 @@ class Method:
         """What it needs or does that is not counted."""
         asked = self.recipe
         return asked.objective.elsewhere
+
+    def takes(self, model: Transformer) -> bool:
+        """Whether its adapters can be put on a model."""
+        asked = self.recipe
+        try:
+            asked.adapters_on(model)
+        except BadInput:
+            return False
+        return True
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

@@ -154,9 +154,9 @@ def model_flops(job: Job, convention: str | None = None) -> float:
     if counting == "6n":
         forwards, backwards = recipe.objective.forwards, recipe.objective.models
         each = 2.0 * forwards + 4.0 * backwards
-        return each * parameters(job.model).active * recipe.batch_tokens
+        return each * parameters(job.model).active * recipe.passed_tokens
     found = training_flops(job.model, recipe.attended_tokens, counting, training=recipe.training_of(job.model))
-    return float(found.model) * recipe.batch_tokens
+    return float(found.model) * recipe.passed_tokens
 
 
 def executed_flops(job: Job, layout: Layout) -> float:
@@ -164,7 +164,7 @@ def executed_flops(job: Job, layout: Layout) -> float:
     if isinstance(job.model, ConvNet):
         return model_flops(job)
     counting = "causal" if job.recipe.flash_attention else "full"
-    return float(layout_flops(job, job.model, layout, counting).hardware) * job.recipe.batch_tokens
+    return float(layout_flops(job, job.model, layout, counting).hardware) * job.recipe.passed_tokens
 
 
 def recomputed_share(job: Job, layout: Layout) -> float:

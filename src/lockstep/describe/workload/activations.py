@@ -31,6 +31,7 @@ from lockstep.describe.workload.adapters import ROWS, Adapters
 from lockstep.describe.workload.architecture import Attention, Experts, Transformer
 from lockstep.describe.workload.graph import layer_operations
 from lockstep.describe.workload.kind import DENSE, LayerKind
+from lockstep.describe.workload.method_rows import method_rows
 from lockstep.describe.workload.modules import modules_of
 from lockstep.describe.workload.operation import Operation, Spread, Tensor
 from lockstep.describe.workload.passing import total_B, wider_expert_B
@@ -362,6 +363,7 @@ def _beside(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
         yield from model.modulation.rows(model.hidden, piece)
     if piece.adapters is not None:
         yield from _adapter_inputs(model, piece.adapters, piece, kind)
+        yield from method_rows(model, piece, kind)
         yield from _wide(model, piece)
     blocks = {"attention": kind.mixer != "none", "cross attention": kind.crosses, "mlp": kind.block != "none"}
     for block in [name for name, there in blocks.items() if there and piece.dropout]:
@@ -386,7 +388,8 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: 
     """Inputs of adapters, each cast for itself, to fp32 (PEFT) and under autocast back, and what comes out of A. Of
     what is fp32 there is no cast.
     """
-    half, weights = piece.half_adapters or piece.element_B >= FP32_B, layer_weights(model, kind.stored)
+    half, lora = piece.half_adapters or piece.element_B >= FP32_B, adapters.method.name == "lora"
+    weights = layer_weights(model, kind.stored) if lora else ()
     cast_B = piece.element_B if np.any(piece.own_casts) else FP32_B
     first = next((one.name for one in weights if adapters.adapts(one) and one.name in JOINT), "")
     for weight in weights:

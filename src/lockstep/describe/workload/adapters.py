@@ -8,18 +8,19 @@ queries, keys and values, or gate and up, are made in one product, one adapter a
 
 Which matrices are linear layers depends on the class of the model (`modules.py`). Where all experts' matrices are one
 parameter, PEFT uses y = x (W + A B): gate and up have one A and B of rank 2 r, and the sum waits for the backward pass.
+So it does for experts that are named as parameters (`target_parameters`), of rank r. Other methods are in `methods.py`.
 
 Source: Hu et al. 2021 (arXiv 2106.09685), section 4; targets by name as in Hugging Face's PEFT (`target_modules`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
-from lockstep.base.errors import BadInput, UnknownName
-from lockstep.base.units import parse_frac
+from lockstep.base.errors import BadInput
+from lockstep.base.types.saved import FP32_B
+from lockstep.describe.workload.methods import LORA, Method
 from lockstep.describe.workload.modules import JOINT, SEPARATE, Modules, modules_of
 from lockstep.describe.workload.weight import Weight
 
@@ -51,17 +52,23 @@ ROWS = ("attention out", "cross attention out", "down", "shared down", "recurren
 """Weights whose rows tensor parallelism cuts."""
 SUMMED = ("expert gate", "expert up", "expert down")
 """Matrices of all experts of a layer, where they are parts of one parameter."""
+PARAMETERS = {"gate_up_proj": ("expert gate", "expert up"), "down_proj": ("expert down",)}
+"""Parameters of a layer's experts that LoRA may be put on by name (`target_parameters`), and the weights in them."""
+INDEX_B = 8.0
+"""Bytes of an index into a matrix."""
+CONV1D = ("gpt2",)
+"""Types whose linear layers are transformers' Conv1D."""
+NAMED_OTHERWISE = ("dbrx",)
+"""Types whose experts' parameters have other names and two dimensions."""
 BLOCKS = ("attention", "recurrent", "mlp", "routed_experts", "shared_experts")
 """Categories of weights that are linear layers of a block."""
-MOST_RANK = 4096
-SETTINGS = ("r", "targets", "dropout", "save")
 SAVED = {"embed_tokens": "embedding", "lm_head": "head"}
 """Modules that may be trained whole beside adapters, by the part of the model that each is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapters:
-    """Low-rank adapters of one rank on some of a layer's matrices."""
+    """Adapters of one method and rank on some of a layer's matrices."""
 
     rank: int
     targets: tuple[str, ...]
@@ -72,29 +79,57 @@ class Adapters:
     """Of SAVED, what is trained whole: a copy beside the frozen one, in its format (PEFT's modules_to_save)."""
     modules: Modules = SEPARATE
     """What they find in the model; without one, a linear layer for every matrix."""
+    method: Method = LORA
+    parameters: tuple[str, ...] = ()
+    """Keys of PARAMETERS."""
 
     def of(self, model_type: str) -> Adapters:
-        """These adapters as PEFT puts them on a model of a type."""
-        return replace(self, modules=modules_of(model_type))
+        """These adapters as PEFT puts them on a model of a type. Raises BadInput where PEFT refuses to."""
+        found = modules_of(model_type)
+        if self.parameters and (found.experts == "apart" or model_type in NAMED_OTHERWISE):
+            raise BadInput(f"experts of {model_type or 'this model'} have no {' or '.join(self.parameters)}", "--train")
+        if self.method.name == "oft" and model_type in CONV1D:
+            raise BadInput(f"peft puts no OFT on the Conv1D of {model_type}, which are no linear layers", "--train")
+        if self.method.name != "lora":
+            # PEFT brings the targets of LoRA alone to experts that are one parameter.
+            return replace(self, modules=found.of_linear_layers)
+        summed = found.experts == "summed" and any({*NAMES[one]} & {*SUMMED} for one in self.targets)
+        if summed and (self.method.dora or self.method.pissa):
+            why = f"peft cannot put {self.method.title} on experts that are one parameter, as {model_type}'s"
+            raise BadInput(f"{why}; name targets without gate, up and down, such as attention", "--train")
+        return replace(self, modules=found)
 
     @property
     def everywhere(self) -> bool:
         """Whether they are on all linear layers."""
         return set(GROUPS["all-linear"]) <= set(self.targets)
 
+    @property
+    def above_narrow(self) -> bool:
+        """Whether they are priced beside matrices of a quantised base."""
+        return self.method.tokens > 0 or (self.method.plain and not self.parameters)
+
     def sums(self, weight: Weight) -> bool:
         """Whether the adapter of this weight is added to it, for all experts in one."""
+        if any(weight.name in PARAMETERS[one] for one in self.parameters):
+            return True
         return self.modules.experts == "summed" and weight.name in SUMMED and self._named(weight)
 
     def _named(self, weight: Weight) -> bool:
         return any(weight.name in NAMES[target] for target in self.targets)
 
     def rank_of(self, weight: Weight) -> int:
-        """The rank of its adapter: twice as much where gate and up have one."""
-        return self.rank * (2 if self.sums(weight) and weight.name != "expert down" else 1)
+        """The rank of its adapter: twice as much where gate and up have one because both are targets."""
+        if self.sums(weight):
+            return self.rank * (2 if self._named(weight) and weight.name != "expert down" else 1)
+        joint = any(weight.name in JOINT[one] for one in self.modules.joint)
+        joint = joint or any(weight.name in NAMES[one] for one in JOINED if one in self.targets)
+        return self.method.rank_on(weight, self.rank, joint)
 
     def adapts(self, weight: Weight) -> bool:
         """Whether a weight is a target."""
+        if self.sums(weight):
+            return True
         if weight.category == "router":
             linear = self.modules.router or weight.name == "shared gate"
             return linear and weight.is_matrix and self.everywhere
@@ -114,25 +149,68 @@ class Adapters:
         return tuple(target for target in self.targets if names & set(NAMES[target]))
 
     def weights(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
-        """A and B of every target among `weights`."""
+        """What is trained beside every target among `weights`."""
         found: list[Weight] = []
         for weight in weights:
             if self.adapts(weight):
-                inputs, outputs = weight.shape
-                rows = weight.name in ROWS
-                cut_a = weight.cut if rows or weight.cut == "expert" else "none"
-                cut_b = "none" if rows else weight.cut
-                rank = self.rank_of(weight)
-                if not self.joins(weight):
-                    found.append(replace(weight, name=f"{weight.name} A", shape=(inputs, rank), cut=cut_a))
-                found.append(replace(weight, name=f"{weight.name} B", shape=(rank, outputs), cut=cut_b))
+                rows, rank, own = weight.name in ROWS, self.rank_of(weight), not self.joins(weight)
+                if self.method.name == "lora":
+                    found += self._pair(weight, rank, own, rows)
+                found += self.method.beside(weight, rank, own, rows)
         return tuple(found)
+
+    def _pair(self, weight: Weight, rank: int, own: bool, rows: bool) -> Iterator[Weight]:
+        """A, where the weight has one of its own, and B."""
+        inputs, outputs = weight.shape
+        if own:
+            cut = weight.cut if rows or weight.cut == "expert" else "none"
+            yield replace(weight, name=f"{weight.name} A", shape=(inputs, rank), cut=cut)
+        yield replace(weight, name=f"{weight.name} B", shape=(rank, outputs), cut="none" if rows else weight.cut)
+
+    def products(self, weights: Iterable[Weight]) -> int:
+        """Multiply-accumulates of a token in products beside `weights`; in those added to a matrix it has none more."""
+        each = (one for one in weights if self.adapts(one) and not self.sums(one))
+        return sum(self.method.products(one, self.rank_of(one), not self.joins(one)) for one in each)
+
+    def prompt(self, hidden: int, stacks: int = 1) -> tuple[Weight, ...]:
+        """The rows of prompt tuning: as many for each of a model's stacks, an encoder and a decoder being two."""
+        rows = self.method.tokens * stacks
+        return (Weight("prompt", "embedding", (rows, hidden)),) if rows else ()
+
+    def buffers_B(self, weights: Iterable[Weight]) -> float:
+        """Bytes that are held besides among all `weights` of a model: of VeRA the frozen A and B in fp32, as wide as
+        the widest linear layers, of OFT a row and a column of eight bytes for each angle of every one.
+        """
+        if self.method.name == "oft":
+            blocks = (self.method.block_on(one.shape[0]) for one in weights if self.adapts(one) and not self.joins(one))
+            return sum(INDEX_B * block * (block - 1) for block in blocks)
+        return FP32_B * self._shared_elems(weights) if self.method.name == "vera" else 0.0
+
+    def _shared_elems(self, weights: Iterable[Weight]) -> int:
+        """Elements of VeRA's frozen A and B."""
+        wide, widest = [0], [0]
+        for weight in filter(self.adapts, weights):
+            if not self.joins(weight):
+                wide.append(0)
+            wide[-1] += weight.shape[1]
+            widest.append(weight.shape[0])
+        return self.rank * (max(wide) + max(widest))
 
     def describe(self) -> str:
         """A short description."""
+        method = self.method
+        if method.tokens:
+            return f"{method.tokens:,} rows of prompt tuning before each sequence"
         names = next((word for word, members in GROUPS.items() if set(members) == set(self.targets)), None)
+        where = " and ".join(
+            filter(None, (names or ", ".join(self.targets), *(f"experts.{one}" for one in self.parameters)))
+        )
         dropout = f" with dropout of {self.dropout_frac:g}" if self.dropout_frac else ""
-        return f"adapters of rank {self.rank} on {names or ', '.join(self.targets)}{dropout}"
+        kind = f"{method.title} " if method.title != "LoRA" else ""
+        size = "" if method.name == "ia3" else f" of rank {self.rank}"
+        if method.name == "oft":
+            size = f" in {method.blocks} blocks" if method.blocks else f" in blocks of {method.block}"
+        return f"{kind}adapters{size} on {where}{dropout}"
 
     def copies(self, embedding: bool, head: bool, *, vocab: int, hidden: int) -> tuple[Weight, ...]:
         """The tables that are trained whole, of a part of the model with the embedding, with the head; of tied ones
@@ -145,37 +223,3 @@ class Adapters:
 def is_linear(weight: Weight) -> bool:
     """Whether a weight is a linear layer of a block, which adapters may adapt and quantised bases quantise."""
     return weight.is_matrix and weight.category in BLOCKS
-
-
-@lru_cache(maxsize=64)
-def read_adapters(text: str, where: str | None = "--train") -> Adapters:
-    """What `lora:r=16,targets=all-linear,dropout=0.05` trains. Raises BadInput, UnknownName."""
-    given = dict(part.partition("=")[::2] for part in text.partition(":")[2].split(",") if part)
-    if unknown := sorted(set(given) - set(SETTINGS)):
-        raise UnknownName("setting of lora", unknown[0], SETTINGS, where)
-    rank = given.get("r", "16")
-    if not rank.isdigit() or not 1 <= int(rank) <= MOST_RANK:
-        raise BadInput(f"r must be a whole number from 1 to {MOST_RANK}, got {rank!r}", where)
-    dropout_frac = parse_frac(given.get("dropout", "0"), where)
-    if not 0 <= dropout_frac < 1:
-        raise BadInput(f"dropout must be at least 0 and below 1, got {given['dropout']!r}", where)
-    saved = tuple(dict.fromkeys(given["save"].split("+"))) if "save" in given else ()
-    for one in saved:
-        if one not in SAVED:
-            raise UnknownName("module to save", one, SAVED, where)
-    return Adapters(int(rank), _targets(given.get("targets", "all-linear"), where), dropout_frac, saved)
-
-
-def _targets(text: str, where: str | None) -> tuple[str, ...]:
-    """Targets in words joined by `+`: groups, or names with and without `_proj`."""
-    found: list[str] = []
-    for word in text.split("+"):
-        name = word if word in GROUPS or word.endswith("_proj") else f"{word}_proj"
-        if name not in GROUPS and name not in NAMES:
-            raise UnknownName("target of lora", word, (*GROUPS, *NAMES), where)
-        found += [one for one in GROUPS.get(name, (name,)) if one not in found]
-    for joined in JOINED:
-        twice = [one for one in found if one != joined and set(NAMES[one]) & set(NAMES[joined])]
-        if joined in found and twice:
-            raise BadInput(f"{joined} covers {', '.join(twice)}; name one of them", where)
-    return tuple(found)

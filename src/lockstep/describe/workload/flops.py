@@ -88,6 +88,8 @@ class TrainingFlops:
     """Parts of the forward pass that run again during the backward pass."""
     adapters: Number | None = None
     """Forward FLOPs of adapters beside frozen weights; None where all weights are trained."""
+    adapter_gradients: int = 2
+    """Products of their backward pass for each of the forward pass."""
     objective: Objective = PLAIN
     """Passes of a token through models of this shape."""
     summed: bool = False
@@ -108,7 +110,7 @@ class TrainingFlops:
     def model(self) -> Number:
         """What the model needs, whatever the implementation: the numerator of MFU."""
         forwards, backwards = self.objective.forwards, self.objective.models
-        adapted = (forwards - self.objective.bare + 2 * backwards) * (self.adapters or 0)
+        adapted = (forwards - self.objective.bare + self.adapter_gradients * backwards) * (self.adapters or 0)
         return forwards * self.forward.total + backwards * self.backward.total + adapted
 
     @property
@@ -194,7 +196,8 @@ def training_flops(
     beside = None if adapters is None else _adapter_flops(model, adapters)
     again = again + Flops(mlp=(beside or 0) * (code == FULL))
     summed = adapters is not None and bool(_fold_flops(model, adapters))
-    return TrainingFlops(forward_flops(model, seq, counting), again, beside, training.objective, summed)
+    gradients = 2 if adapters is None else adapters.method.gradients
+    return TrainingFlops(forward_flops(model, seq, counting), again, beside, gradients, training.objective, summed)
 
 
 def fold_flops(model: Transformer, training: Training) -> Number:
@@ -215,14 +218,7 @@ def _fold_flops(model: Transformer, adapters: Adapters) -> int:
 def _adapter_flops(model: Transformer, adapters: Adapters) -> int:
     """Forward FLOPs per token of the adapters of all layers."""
     stored = Counter(kind.stored for kind in model.kinds)
-    each = {kind: adapters.weights(layer_weights(model, kind)) for kind in stored}
-    # Where adapters are added to matrices, a token passes no matrix more.
-    return sum(
-        2 * one.active_elems * times
-        for kind, times in stored.items()
-        for one in each[kind]
-        if adapters.modules.experts != "summed" or one.category != "routed_experts"
-    )
+    return sum(2 * adapters.products(layer_weights(model, kind)) * times for kind, times in stored.items())
 
 
 def _matmul(weights: Iterable[Weight], category: Category) -> int:

@@ -36,6 +36,12 @@ class Modules:
     wide_norms: bool = False
     """Norms multiply by their weights in fp32."""
 
+    @property
+    def of_linear_layers(self) -> Modules:
+        """The same of adapters that are on linear layers alone, never on parameters of other modules."""
+        summed = self.experts == "summed"
+        return replace(self, experts="unreached" if summed else self.experts, router=self.router and not summed)
+
 
 SEPARATE = Modules()
 """Of a class that is not known: a linear layer for every matrix."""

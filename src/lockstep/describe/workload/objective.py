@@ -46,7 +46,9 @@ import numpy as np
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.arrays import Number
 from lockstep.base.units import parse_frac, parse_number
-from lockstep.describe.workload.adapters import Adapters, read_adapters
+from lockstep.describe.workload.adapter_words import read_adapters
+from lockstep.describe.workload.adapters import Adapters
+from lockstep.describe.workload.methods import METHODS
 
 REFERENCES = ("model", "none", "precomputed", "apart")
 REWARDS = ("model", "none", "apart")
@@ -56,7 +58,7 @@ _GENERATES = ("reference", "reward", "generation", "beta", "old", "iterations", 
 SETTINGS = {"dpo": ("reference",), "kto": ("reference", "kl"), "reward": (), "grpo": _GENERATES, "rloo": _GENERATES,
             "ppo": ("reference", "reward", "generation")}  # fmt: skip
 PAPERS = {"grpo": "old=always,reference=model", "rloo": "old=always,reference=model"}
-PARTS = ("full", "lora", *SETTINGS)
+PARTS = ("full", *METHODS, *SETTINGS)
 """What `--train` names: the parameters that are trained, and an objective."""
 MOST_GENERATION_FRAC = 0.99
 ASKED = ("yes", "no")
@@ -146,10 +148,10 @@ def read_training(text: str, where: str | None = "--train", usual: tuple[tuple[s
     `usual` are settings by objective that the software has where the text does not say. Raises BadInput, UnknownName.
     """
     parts = _parts(text, where)
-    objectives = [name for name in parts if name in PARTS[2:]]
-    if len(objectives) > 1 or {"full", "lora"} <= set(parts):
+    objectives, tuned = ([name for name in parts if name in some] for some in (SETTINGS, ("full", *METHODS)))
+    if len(objectives) > 1 or len(tuned) > 1:
         raise BadInput(f"{' and '.join(parts)} do not go together", where)
-    adapters = read_adapters(parts["lora"], where) if "lora" in parts else None
+    adapters = next((read_adapters(parts[name], where) for name in METHODS if name in parts), None)
     if parts.get("full", "full") != "full":
         raise BadInput(f"full takes no settings, got {parts['full']!r}", where)
     if not objectives:

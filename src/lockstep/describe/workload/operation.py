@@ -16,7 +16,7 @@ from typing import Literal
 from lockstep.describe.workload.weight import Cut, Weight
 
 Rows = Literal["tokens", "stream", "experts"]
-Spread = Literal["sequence", "gathered", "tp", "kv", "scores", "rows", "inner", "experts"]
+Spread = Literal["sequence", "gathered", "tp", "kv", "scores", "rows", "inner", "experts", "layer"]
 """How a layout cuts a tensor that waits for the backward pass (`piece.py`)."""
 Part = Literal["stream", "mixer", "crossing", "dense", "router", "experts", "shared"]
 """Where in a layer an operation stands; `crossing` is attention over an encoder's output."""

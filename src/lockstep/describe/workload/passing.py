@@ -16,6 +16,7 @@ import numpy as np
 from lockstep.base.types.arrays import Number, Whole
 from lockstep.describe.workload.architecture import Experts, Transformer
 from lockstep.describe.workload.kind import DENSE, LayerKind
+from lockstep.describe.workload.method_rows import passing_B, widest_gradient
 from lockstep.describe.workload.modules import modules_of
 from lockstep.describe.workload.operation import Spread
 from lockstep.describe.workload.piece import FP32_B, NONE, Piece, Row
@@ -54,7 +55,8 @@ def passing_gradient_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE
     That is behind the down product, whose input is freed: gradients of that input and of what made it (two tensors with
     a gate) are there at once, and the one of the residual stream waits.
     """
-    found_B = total_B(_gradients(model, piece, kind), model, piece, NONE)
+    rows = (*_gradients(model, piece, kind), *widest_gradient(model, piece, kind))
+    found_B = np.maximum(total_B(rows, model, piece, NONE), passing_B(model, piece, kind))
     if model.norm_placement != "pre" and kind.whole:
         found_B = np.maximum(found_B, last_norm_gradient_B(model, piece))
     return np.maximum(found_B, total_B(_adapting(model, piece, kind), model, piece, NONE))
@@ -68,7 +70,7 @@ def last_norm_gradient_B(model: Transformer, piece: Piece) -> Number:
 def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
     yield Row("stream gradient", model.hidden * piece.element_B, "gathered")
-    if piece.adapters is not None:
+    if piece.adapters is not None and piece.adapters.method.name not in ("ia3", "prompt"):
         size_B = piece.element_B if piece.half_adapters else FP32_B
         yield Row("adapter input gradient", model.hidden * size_B, "sequence")
         sums = [one.elems for one in layer_weights(model, kind.stored) if piece.adapters.sums(one)]

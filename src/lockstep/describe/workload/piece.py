@@ -12,6 +12,7 @@ A kept tensor holds `token_B` bytes per token before it is cut; one rank holds
     scores      s / tp                                        attention probabilities (token_B is per key)
     rows        capacity_factor * rows_per_token              rows sent to experts (token_B holds top_k)
     inner       rows / expert_tp                              inside of experts
+    layer       1 / tokens                                    what is there once, whole on every rank
 
 RECOMPUTE is what is thrown away after the forward pass and computed again: words and integer codes.
 
@@ -163,7 +164,8 @@ class Piece:
             return True
         if weight is None:
             return False
-        same = self.element_B >= FP32_B and not self.adapters.dropout_frac
+        # In fp32 nothing is cast, and an adapter keeps what its matrix reads, or what a dropout leaves of it.
+        same = self.element_B >= FP32_B and not self.adapters.dropout_frac and self.adapters.method.keeps_input(weight)
         shared = self.half_adapters or self.fused_adapters or same or self.adapters.sums(weight)
         return shared and self.adapters.adapts(weight)
 
@@ -208,6 +210,8 @@ class Piece:
             return 1 / np.minimum(self.tp, kv_heads)
         if spread == "scores":
             return self.seq / self.tp
+        if spread == "layer":
+            return 1 / self.tokens
         if spread == "experts":
             return 1 / (self.tokens * self.ep * self.expert_ways)
         rows = self.capacity_factor * self.rows_per_token

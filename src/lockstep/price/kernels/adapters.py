@@ -15,6 +15,7 @@ from lockstep.describe.stacks import Way
 from lockstep.describe.workload import Adapters, LayerKind, Weight, layer_weights
 from lockstep.describe.workload.adapters import ROWS
 from lockstep.price.kernels.clock import Work
+from lockstep.price.kernels.methods import method_work
 from lockstep.price.kernels.shard import Passes, Shard
 from lockstep.price.kernels.slots import Parts, way_work
 from lockstep.price.layout import quantised, way
@@ -31,26 +32,33 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
         if adapters.sums(weight):
             parts += _added(shard, adapters, weight)
         elif adapters.adapts(weight):
-            parts += _beside(shard, adapters, weight, around)
+            rows, count = _passing(shard, weight)
+            if adapters.method.name in ("lora", "vera"):
+                parts += _beside(shard, adapters, weight, around)
+            parts += method_work(shard, adapters, weight, rows, count)
     return parts
+
+
+def _passing(shard: Shard, weight: Weight) -> tuple[Number, Number]:
+    """Rows that pass a matrix, and how many matrices of it a rank has."""
+    if weight.cut != "expert" or not shard.model.experts:
+        return shard.tokens, 1
+    count = weight.copies / shard.grid.ep
+    return shard.routed_tokens * shard.model.experts.top_k / count, count
 
 
 def _beside(shard: Shard, adapters: Adapters, weight: Weight, around: Way) -> Passes:
     """The products with B and, if the adapter has one of its own, A, and what surrounds them."""
-    model, grid = shard.model, shard.grid
     inputs, outputs = weight.shape
-    rows, ways = shard.tokens, weight.ways(grid.tp, grid.expert_tp)
-    count: Number = 1
-    if weight.cut == "expert" and model.experts:
-        count = weight.copies / grid.ep
-        rows = shard.routed_tokens * model.experts.top_k / count
+    (rows, count), ways = _passing(shard, weight), weight.ways(shard.grid.tp, shard.grid.expert_tp)
+    frozen, rank = adapters.method.gradients == 1, adapters.rank_of(weight)
     k, n = (inputs / ways, outputs) if weight.name in ROWS else (inputs, outputs / ways)
     again, read = around.numbers.get("again", 0.0), rows * k * count
     parts: Parts = {"inputs": (read, 1), "dropout": (read, adapters.dropout_frac > 0)}
-    found = _product(shard, (rows, n, adapters.rank, count), again)
+    found = _product(shard, (rows, n, rank, count), again, frozen)
     if adapters.joins(weight):
         return found + way_work(shard.clock, around, rows * n * count)
-    found += _product(shard, (rows, adapters.rank, k, count), again)
+    found += _product(shard, (rows, rank, k, count), again, frozen)
     return found + way_work(shard.clock, around, rows * n * count, parts=parts)
 
 
@@ -68,13 +76,13 @@ def _added(shard: Shard, adapters: Adapters, weight: Weight) -> Passes:
     return Passes(made, clock.matmul(k, n, rows, count) + gradients)
 
 
-def _product(shard: Shard, sides: tuple[Number, Number, Number, Number], again: float) -> Passes:
-    """Products of so many rows, columns and inner numbers, in so many copies."""
+def _product(shard: Shard, sides: tuple[Number, Number, Number, Number], again: float, frozen: bool = False) -> Passes:
+    """Products of so many rows, columns and inner numbers, in so many copies, whose matrix is maybe frozen."""
     rows, columns, inner, count = sides
     size_B = (rows * inner + inner * columns + rows * columns) * count * shard.clock.element_B
     least_s = shard.clock.stream(shard.clock.instruction_bound(THIN) * size_B).stream_s
-    found = shard.trained_product(*sides)
-    backward = _at_least(found.backward, 2.0 * least_s)
+    found = shard.product(*sides) if frozen else shard.trained_product(*sides)
+    backward = _at_least(found.backward, (1.0 if frozen else 2.0) * least_s)
     if again:
         backward += again * _at_least(shard.clock.matmul(*sides), least_s)
     return Passes(_at_least(found.forward, least_s), backward)

@@ -37,7 +37,7 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
     one step has a rank's own tokens under the mask, the others all queries and half of the keys, or the reverse.
     """
     attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
-    heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
+    heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.passed_seq / grid.cp
     query_dim, value_dim = attention.head_dim, attention.value_dim
     causal = attention.causal if causal is None else causal
     if recipe.flash_attention:
@@ -56,12 +56,14 @@ def attention_core(shard: Shard, window: int, causal: bool | None = None, bias: 
             both = Passes(*(replace(work, kernels=grid.cp - 1) for work in steps))
         both += Passes(fused(own * flops, *size), fused(own * executed_backward, *size, backward=True))
         return both + _merging(shard, heads * value_dim)
-    count, rows = grid.micro_batch * heads, recipe.seq / grid.cp
-    products = shard.product(rows, recipe.seq, query_dim, count) + shard.product(rows, value_dim, recipe.seq, count)
+    count, rows = grid.micro_batch * heads, recipe.passed_seq / grid.cp
+    products = shard.product(rows, recipe.passed_seq, query_dim, count) + shard.product(
+        rows, value_dim, recipe.passed_seq, count
+    )
     if bias and shard.model.positions in ADDED_POSITIONS:
-        products += shard.elementwise(count * rows * recipe.seq, *ADDED_POSITIONS[shard.model.positions])
+        products += shard.elementwise(count * rows * recipe.passed_seq, *ADDED_POSITIONS[shard.model.positions])
     products += shard.elementwise(count * rows * value_dim, 2.0, 2.0)
-    return products + score_work(shard, count, count * rows * recipe.seq, causal)
+    return products + score_work(shard, count, count * rows * recipe.passed_seq, causal)
 
 
 def _merging(shard: Shard, width: Number) -> Passes:

@@ -16,7 +16,7 @@ from lockstep.price.kernels.shard import Passes, Shard
 
 def recurrent_core(shard: Shard, mixer: Recurrent) -> Passes:
     """Scan, convolution and norms, none of which has a weight matrix."""
-    chunk, products = mixer.products(shard.recipe.seq)
+    chunk, products = mixer.products(shard.recipe.passed_seq)
     chunks = shard.tokens / chunk
     each = [
         shard.trained_product(one.m, one.n, one.k, chunks * one.copies / shard.grid.tp) for one in products

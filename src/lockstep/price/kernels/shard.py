@@ -54,7 +54,7 @@ class Shard:
     @cached_property
     def tokens(self) -> Number:
         """T: tokens of a micro-batch on one rank of the context-parallel group."""
-        return self.grid.micro_batch * self.recipe.seq / self.grid.cp
+        return self.grid.micro_batch * self.recipe.passed_seq / self.grid.cp
 
     @cached_property
     def loose_tokens(self) -> Number:

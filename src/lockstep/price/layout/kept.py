@@ -57,7 +57,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
     ways = ways_of(recipe, model)
     return Piece(
         micro_batch=grid.micro_batch,
-        seq=recipe.seq,
+        seq=recipe.passed_seq,
         tp=grid.tp,
         cp=grid.cp,
         expert_tp=grid.expert_tp,

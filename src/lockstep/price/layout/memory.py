@@ -44,7 +44,7 @@ from lockstep.price.layout.moments import casts, gradients_made, updating_B
 from lockstep.price.layout.recipe import Recipe
 from lockstep.price.layout.risk import out_of_memory_frac
 from lockstep.price.layout.sharing import gradients_pass, sharing_of, widened
-from lockstep.price.layout.trained import copied_elems, frozen_B, restored_B, trained_parameters
+from lockstep.price.layout.trained import buffers_B, copied_elems, frozen_B, restored_B, trained_parameters
 from lockstep.simulate.parallel.data.local import OUTER_STATE_B
 
 FRAMEWORK_B = 1.5e9
@@ -341,6 +341,7 @@ def _adapted_states(
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, base_B + of(recipe.adapter_B, given_up))
     gradients_B = np.where(gradients_pass(recipe, grid), 0.0, of(recipe.adapter_gradient_B, sharing.scatters))
     optimizer_B = of(recipe.adapter_master_B, sharing.sharded) + sharded(grid, *own_B, sharing.sharded)
+    weights_B = weights_B + buffers_B(job)
     tables = _copied_states(job, grid, stage)
     optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
     return weights_B + tables[0], gradients_B + tables[1], optimizer_B + tables[2]

@@ -30,7 +30,7 @@ def pipelined_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Number, Number]
     if recipe.sharding != "fsdp2" or grid.stages == 1 or model is None:
         return 0.0, 0.0
     first, last, _ = grid.pieces_on(stage)
-    tokens = grid.micro_batch * recipe.seq / grid.cp * grid.microbatches(recipe.batch)
+    tokens = grid.micro_batch * recipe.passed_seq / grid.cp * grid.microbatches(recipe.batch)
     between_B = tokens * model.hidden * recipe.element_B / np.where(grid.sequence_parallel > 0, grid.tp, 1)
     received_B = between_B * (2 * grid.vpp - first - last)
     outputs_B: Number = tokens * model.vocab / grid.tp * recipe.element_B if last and model.has_head else 0.0

@@ -188,12 +188,35 @@ class Recipe(Brief):
             raise BadInput(f"--base {self.base} is for frozen matrices; give --train lora:r=16 too", "--base")
         if adapters is not None and self.local_steps > 1:
             raise BadInput("adapters are not priced with --local-steps", "--local-steps")
+        if adapters is not None:
+            self._check_method(adapters)
         if self.update_in_backward and self.local_steps > 1:
             raise BadInput("--update-in-backward is not priced with --local-steps", "--update-in-backward")
         if objective.repeats and self.vocab_parallel != "none":
             raise BadInput(f"{objective.name} is not priced with --vocab-parallel", "--vocab-parallel")
         if self.batch % objective.pair:
             raise BadInput(f"{objective.name} trains on pairs: the batch of {self.batch} must be even", "--batch")
+
+    def _check_method(self, adapters: Adapters) -> None:
+        """Raises BadInput for adapters that are not priced so."""
+        title = f"adapters on experts.{adapters.parameters[0]}" if adapters.parameters else adapters.method.title
+        if adapters.method.plain and not adapters.parameters:
+            return
+        if self.habits.half_adapters or "again" in self.software.ways["adapters"].numbers:
+            own = f"{title} is priced as PEFT runs it; {self.software.name} has adapters of its own"
+            raise BadInput(f"{own}: give --stack trl or hf-trainer", "--train")
+        if self.base is not None and not adapters.above_narrow:
+            raise BadInput(f"{title} is not priced beside --base {self.base}; leave one of both out", "--base")
+        if adapters.method.tokens and self.sample_tokens is not None:
+            raise BadInput(
+                "prompt tuning is not priced with --sample-tokens: peft drops the positions of packed samples",
+                "--train",
+            )
+
+    @property
+    def passed_seq(self) -> int:
+        """Tokens of a sequence as it passes the model: those of prompt tuning, before it, too."""
+        return self.seq + (0 if self.adapters is None else self.adapters.method.tokens)
 
     @property
     def software(self) -> Stack:
@@ -219,7 +242,7 @@ class Recipe(Brief):
     @property
     def attended_tokens(self) -> int:
         """Length of a sequence as attention sees it."""
-        return self.seq if self.sample_tokens is None else min(self.seq, self.sample_tokens)
+        return self.passed_seq if self.sample_tokens is None else min(self.seq, self.sample_tokens)
 
     @property
     def training(self) -> Training:
@@ -355,6 +378,11 @@ class Recipe(Brief):
     def batch_tokens(self) -> int:
         """Tokens per optimizer step."""
         return self.batch * self.seq
+
+    @property
+    def passed_tokens(self) -> int:
+        """The same as they pass the model."""
+        return self.batch * self.passed_seq
 
     @property
     def bytes_per_parameter(self) -> float:

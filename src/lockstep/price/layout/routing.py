@@ -24,4 +24,4 @@ def busiest_rank_frac(routed: Experts | None, recipe: Recipe, grid: LayoutGrid) 
 
 def group_tokens(recipe: Recipe, grid: LayoutGrid) -> Number:
     """Tokens of a micro-batch on the ranks that divide and cut the experts."""
-    return grid.micro_batch * recipe.seq / (grid.cp * grid.tp) * grid.ep * grid.expert_tp
+    return grid.micro_batch * recipe.passed_seq / (grid.cp * grid.tp) * grid.ep * grid.expert_tp

@@ -183,7 +183,7 @@ def _sharding(layout: Layout, job: Job) -> str:
 
 def _split_sequence(grid: LayoutGrid, job: Job) -> Truth:
     """Context parallelism gives each rank two slices (an early and a late one, to balance a causal mask)."""
-    broken: Bools = (grid.cp > 1) & (job.recipe.seq % (2 * grid.cp) != 0)
+    broken: Bools = (grid.cp > 1) & (job.recipe.passed_seq % (2 * grid.cp) != 0)
     return broken
 
 
@@ -262,7 +262,7 @@ RULES = (
         "cp splits the sequence",
         "--cp",
         _split_sequence,
-        lambda x, j: f"2*cp = {2 * x.cp} does not divide the sequence of {j.recipe.seq} tokens",
+        lambda x, j: f"2*cp = {2 * x.cp} does not divide the sequence of {j.recipe.passed_seq} tokens",
     ),
     Rule("cp divides heads", "--cp", _split_heads, _rank_heads),
     Rule(
@@ -310,8 +310,10 @@ RULES = (
     Rule(
         "sequence parallel",
         "--sequence-parallel",
-        lambda g, j: (g.sequence_parallel > 0) & ((g.tp == 1) | (j.recipe.seq % (g.cp * g.tp) != 0)),
-        lambda x, j: f"sequence parallelism needs tp > 1 and tp*cp = {x.tp * x.cp} dividing {j.recipe.seq} tokens",
+        lambda g, j: (g.sequence_parallel > 0) & ((g.tp == 1) | (j.recipe.passed_seq % (g.cp * g.tp) != 0)),
+        lambda x, j: (
+            f"sequence parallelism needs tp > 1 and tp*cp = {x.tp * x.cp} dividing {j.recipe.passed_seq} tokens"
+        ),
     ),
     Rule(
         "async tp needs sequence parallel",

@@ -12,6 +12,7 @@ from lockstep.describe.workload import (
     RankParameters,
     Transformer,
     Weight,
+    all_weights,
     is_linear,
     layer_weights,
     rank_parameters,
@@ -35,7 +36,18 @@ def trained_parameters(
     for kind, count in by_stored(held).items():
         own = adapters.weights(layer_weights(model, kind))
         found = found + counted(own, grid.tp, grid.ep, grid.expert_tp) * count
+    # Every process has the rows of prompt tuning.
+    found = found + counted(adapters.prompt(model.hidden, 2 if model.encoder_layers else 1))
     return found * job.recipe.objective.models
+
+
+def buffers_B(job: Job) -> float:
+    """Bytes that adapters hold besides what they train, whole on every rank."""
+    model = job.transformer
+    adapters = None if model is None else job.recipe.adapters_on(model)
+    if model is None or adapters is None:
+        return 0.0
+    return adapters.buffers_B(all_weights(model)) * job.recipe.objective.models
 
 
 def copied_elems(job: Job, grid: LayoutGrid, stage: int) -> Number:

@@ -20,6 +20,7 @@ import json
 from collections.abc import Iterator
 
 from lockstep.base.types.plain import Json
+from lockstep.decide.planner.export.peft import peft_config
 from lockstep.decide.planner.export.refusals import Placed, Refusals, refuse_formats, refuse_sharding
 from lockstep.decide.planner.export.torchtitan import ROTATIONS
 from lockstep.decide.planner.space import ALL_RANKS, NODE
@@ -109,8 +110,7 @@ def _beside(found: Placed) -> Iterator[str]:
     if recipe.wire_B != size_B and layout.dp * layout.cp > 1:
         yield f"gradients are reduced in {reduced}; the plan has {recipe.wire_B:g} bytes: --reduce-bytes {size_B:g}"
     if recipe.adapters is not None:
-        dropout = f", lora_dropout={recipe.adapters.dropout_frac:g}" if recipe.adapters.dropout_frac else ""
-        yield f"peft: LoraConfig(r={recipe.adapters.rank}, target_modules={_modules(found.job)}{dropout})"
+        yield f"peft: {peft_config(recipe.adapters, _modules(found.job))}"
 
 
 def _objective(recipe: Recipe) -> Iterator[str]:

@@ -67,13 +67,21 @@ def _methods(given: Json) -> Mapping[str, Mapping[str, str]]:
     train, base = given.get("train"), given.get("base")
     if train is None:
         return {name: own for name, own in METHODS.items() if base is None or own["train"] != "full"}
-    bases = [base] if base is not None or "lora" not in train else [None, "nf4"]
+    bases = [base] if base is not None or not _quantises(train) else [None, "nf4"]
     asked: list[Mapping[str, str]] = [
         {"train": train} if one is None else {"train": train, "base": one} for one in bases
     ]
     return {
         next((name for name, known in METHODS.items() if known == own), ", ".join(own.values())): own for own in asked
     }
+
+
+def _quantises(train: str) -> bool:
+    """Whether what is trained is priced beside a quantised base too."""
+    from lockstep.describe.workload import read_training
+
+    adapters = read_training(train).adapters
+    return adapters is not None and adapters.above_narrow
 
 
 def _method(name: str, own: Mapping[str, str], machine: Cluster, given: Json) -> "Method":

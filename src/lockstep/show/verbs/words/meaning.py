@@ -235,6 +235,8 @@ def _adapted(about: About) -> str | None:
     if adapters is None:
         return None
     found = None if model is None else about.job.recipe.adapters_on(model)
+    if found is not None and found.method.tokens:
+        return None
     if model is not None and found is not None and any(map(found.adapts, all_weights(model))):
         return None
     if model is None:

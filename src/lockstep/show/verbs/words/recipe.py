@@ -141,7 +141,9 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "WHAT",
             "What is trained: full, or adapters: lora:r=16,targets=all-linear (or attention, mlp, q_proj+v_proj), "
-            "with dropout=0.05 if their inputs have one, and save=lm_head+embed_tokens trained whole. Before it, how: "
+            "with dropout=0.05 if their inputs have one, and save=lm_head+embed_tokens trained whole; dora=yes, "
+            "rslora=yes, init=pissa, parameters=gate_up_proj+down_proj of experts; or vera:r=256, oft:block=32, ia3, "
+            "prompt:tokens=20, as PEFT runs them. Before it, how: "
             "dpo, kto, reward, rloo, ppo or grpo:beta=0.04,iterations=2, as in dpo,lora:r=16; generation=60% of the "
             "step, reference=none leaves the frozen model out, reference=apart and reward=apart leave models to other "
             "devices.",

@@ -13,8 +13,9 @@ from typing import Any
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.decide.planner.imports.said import Said
-from lockstep.describe.workload import Model, Transformer
-from lockstep.describe.workload.adapters import GROUPS, JOINED, MOST_RANK, NAMES, SAVED
+from lockstep.describe.workload import Model, Transformer, all_weights, is_linear
+from lockstep.describe.workload.adapter_words import MOST_RANK
+from lockstep.describe.workload.adapters import GROUPS, JOINED, NAMES, SAVED
 
 ALL = ("all", "all-linear", "linear")
 PLAIN = re.compile(r"[\w.*-]+")
@@ -85,6 +86,18 @@ def named_targets(said: Said, where: str, given: Sequence[str] | str) -> str:
         taken = "" if kept else "; all linear layers are taken"
         said.leave(where, f"adapters on {', '.join(missing) or 'nothing'}{taken}")
     return _grouped(kept) or "all-linear"
+
+
+def target_sizes(named: str, model: Transformer) -> dict[str, tuple[int, int]]:
+    """(inputs, outputs) of the linear layers that targets joined by `+` name in a model's first layer that has them."""
+    targets = [one for word in named.split("+") for one in GROUPS.get(word, (word,))]
+    weights = [one for one in all_weights(model) if is_linear(one)]
+    found: dict[str, tuple[int, int]] = {}
+    for target in targets:
+        for one in weights:
+            if one.name in NAMES[target]:
+                found.setdefault(target, (one.shape[0], one.shape[1]))
+    return found
 
 
 def _shares(joined: str, one: str) -> bool:

@@ -11,6 +11,7 @@ from lockstep.decide.planner.imports.imported import Imported
 from lockstep.decide.planner.imports.launchers import devices
 from lockstep.decide.planner.imports.said import Said
 from lockstep.decide.planner.imports.tuning.adapters import lora
+from lockstep.decide.planner.imports.tuning.methods import settings_of_lora
 from lockstep.decide.planner.imports.tuning.names import model_of
 from lockstep.decide.planner.imports.tuning.run import Run, attention, quantised, tell
 from lockstep.decide.planner.imports.tuning.sharding import sharded
@@ -20,6 +21,13 @@ ALONE = "dpo:reference=none"
 OBJECTIVES = {"dpo": "dpo", "ipo": "dpo", "kto_pair": "dpo", "orpo": ALONE, "simpo": ALONE, "grpo": "grpo",
               "gdpo": "grpo", "kto": "kto"}  # fmt: skip
 SAVE = "lora_modules_to_save"
+VARIANTS = {
+    "dora": "peft_use_dora",
+    "rslora": "peft_use_rslora",
+    "init": "peft_init_lora_weights",
+    "parameters": "lora_target_parameters",
+}
+
 OFFLOADING = ("offload", "offload_disk", "unsloth")
 """Of gradient_checkpointing: inputs of recomputed layers wait in host memory, or on a disk."""
 
@@ -118,6 +126,7 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
     run.adapters = lora(
         said, ("lora_r", "lora_dropout", where), "all-linear" if linear else targets or None, model, SAVE
     )
+    run.adapters += settings_of_lora(said, VARIANTS, "lora_dropout", run.base)
     if linear and targets:
         said.open("lora_target_modules", "all linear layers cover them")
 

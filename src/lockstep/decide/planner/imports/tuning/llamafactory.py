@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from lockstep.decide.planner.imports.imported import Imported
 from lockstep.decide.planner.imports.said import Said
-from lockstep.decide.planner.imports.tuning.adapters import lora
+from lockstep.decide.planner.imports.tuning.adapters import lora, named_targets, saved
 from lockstep.decide.planner.imports.tuning.llamafactory_megatron import on_megatron, with_megatron
+from lockstep.decide.planner.imports.tuning.methods import settings_of_lora
 from lockstep.decide.planner.imports.tuning.names import model_of
 from lockstep.decide.planner.imports.tuning.run import OPTIMIZERS, Run, attention, quantised, tell
 from lockstep.decide.planner.imports.tuning.trainer import arguments
@@ -18,6 +19,7 @@ from lockstep.describe.workload import Model
 
 BITSANDBYTES = ("bnb", "bitsandbytes")
 WITHOUT_REFERENCE = ("orpo", "simpo")
+VARIANTS = {"dora": "use_dora", "rslora": "use_rslora", "pissa": "pissa_init"}
 
 
 def llamafactory(said: Said, name: str, model: Model | None) -> Imported:
@@ -71,9 +73,8 @@ def _objective(said: Said, run: Run) -> None:
 def _trained(said: Said, run: Run, model: Model | None) -> None:
     """Adapters, or all parameters. Raises BadInput for a quantised base without adapters."""
     how = said["finetuning_type"]
-    if how in ("oft", "freeze"):
-        what = "adapters that rotate (OFT)" if how == "oft" else "some layers alone, the others frozen"
-        said.leave("finetuning_type", f"{what}; {'LoRA is' if how == 'oft' else 'all layers are'} taken")
+    if how == "freeze":
+        said.leave("finetuning_type", "some layers alone, the others frozen; all layers are taken")
     if said["quantization_bit"] is not None:
         if how not in ("lora", "oft"):
             raise said.refuse("quantization_bit", f"needs adapters, and finetuning_type is {how}")
@@ -81,9 +82,28 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
     if how in ("lora", "oft"):
         # The frozen weights are loaded in half precision where products are (model/patcher.py).
         run.wide = run.dtype in ("fp32", "tf32")
-        run.adapters = lora(
-            said, ("lora_rank", "lora_dropout", "lora_target"), said["lora_target"], model, "additional_target"
-        )
+        rotates = how == "oft" and run.base is None
+        if how == "oft" and not rotates:
+            said.leave("finetuning_type", "OFT beside a quantised base; LoRA is taken")
+        run.adapters = _oft(said) if rotates else _lora(said, run, model)
+
+
+def _lora(said: Said, run: Run, model: Model | None) -> str:
+    if said["pissa_init"] and run.base is not None:
+        raise said.refuse("pissa_init", "is not for quantised models")
+    words = "lora_rank", "lora_dropout", "lora_target"
+    found = lora(said, words, said["lora_target"], model, "additional_target")
+    return found + settings_of_lora(said, VARIANTS, "lora_dropout", run.base)
+
+
+def _oft(said: Said) -> str:
+    """OFT by the size of its blocks or, with an oft_rank, by their number."""
+    blocks, block = said["oft_rank"], said["oft_block_size"]
+    if bool(blocks) == bool(block):
+        raise said.refuse("oft_rank", "or oft_block_size must be 0, and the other one not: peft accepts one of them")
+    targets = named_targets(said, "oft_target", said["oft_target"])
+    size = f"blocks={blocks}" if blocks else f"block={block}"
+    return f"oft:{size},targets={targets}" + saved(said, "additional_target")
 
 
 def _base(said: Said) -> str | None:

@@ -12,11 +12,12 @@ import math
 from lockstep.decide.planner.imports.imported import Imported
 from lockstep.decide.planner.imports.launchers import devices
 from lockstep.decide.planner.imports.said import Said
-from lockstep.decide.planner.imports.tuning.adapters import lora
+from lockstep.decide.planner.imports.tuning.adapters import lora, named_targets, saved, target_sizes
+from lockstep.decide.planner.imports.tuning.methods import settings_of_lora
 from lockstep.decide.planner.imports.tuning.names import model_of
 from lockstep.decide.planner.imports.tuning.run import Run, attention, quantised, tell, without_vllm
 from lockstep.decide.planner.imports.tuning.sharding import sharded
-from lockstep.describe.workload import Model
+from lockstep.describe.workload import Model, Transformer
 
 SEQUENCES = 16
 """Of a step, where nothing says how many accumulation steps there are."""
@@ -24,6 +25,7 @@ OBJECTIVES = {"dpo": "dpo", "orpo": "dpo:reference=none", "simpo": "dpo:referenc
               "ppo": "ppo", "rm": "reward", "kto": "kto"}  # fmt: skip
 
 
+VARIANTS = {"dora": "use_dora", "rslora": "use_rslora", "parameters": "target_parameters"}
 OLD = {"fp16": "float16", "fp32": "float32"}
 """Formats of weights as releases before 3 have them."""
 
@@ -106,13 +108,32 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
         if run.base is not None:
             raise said.refuse(_bits(said), f"needs adapters: {word} is full")
         return
-    if how != "lora":
-        said.leave(word, f"training by {how}; LoRA is taken")
+    vera = how == "vera" and run.base is None
+    if how != "lora" and not vera:
+        said.leave(word, f"training by {how}{' beside a quantised base' * (how == 'vera')}; LoRA is taken")
     where = "lora_target_modules" if "lora_target_modules" in said else "target_modules"
     if said["target_regex"]:
         said.leave("target_regex", "adapters on modules of a pattern; all linear layers are taken")
     dropout = "lora_dropout_p" if "lora_dropout_p" in said else "lora_dropout"
+    if vera:
+        run.adapters = _vera(said, where, model)
+        return
     run.adapters = lora(said, ("lora_rank", dropout, where), said[where], model, "modules_to_save")
+    words = VARIANTS | {"init": "init_lora_weights" if "init_lora_weights" in said else "init_weights"}
+    run.adapters += settings_of_lora(said, words, dropout, run.base)
+
+
+def _vera(said: Said, where: str, model: Model | None) -> str:
+    """VeRA on those of the targets that are as large as the values' matrix, which are all that ms-swift leaves."""
+    named = named_targets(said, where, said[where])
+    if isinstance(model, Transformer):
+        each = {name: sizes for name, sizes in target_sizes(named, model).items() if sizes}
+        alike = [name for name, sizes in each.items() if sizes == each.get("v_proj")]
+        if len({*each.values()}) > 1 and alike:
+            said.open(where, f"ms-swift puts VeRA on {' and '.join(alike)} alone, which are as large as v_proj")
+            named = "+".join(alike)
+    share = f",dropout={said['vera_dropout']:g}" if said["vera_dropout"] else ""
+    return f"vera:r={said['vera_rank']},targets={named}{share}" + saved(said, "modules_to_save")
 
 
 def _bits(said: Said) -> str:

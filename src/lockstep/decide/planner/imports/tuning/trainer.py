@@ -15,6 +15,7 @@ from lockstep.decide.planner.imports.imported import Imported
 from lockstep.decide.planner.imports.launchers import devices
 from lockstep.decide.planner.imports.said import Said
 from lockstep.decide.planner.imports.tuning.adapters import lora
+from lockstep.decide.planner.imports.tuning.methods import settings_of_lora
 from lockstep.decide.planner.imports.tuning.names import model_of
 from lockstep.decide.planner.imports.tuning.run import Run, attention, quantised, tell, without_vllm
 from lockstep.decide.planner.imports.tuning.sharding import sharded
@@ -26,6 +27,7 @@ DPO = ("precompute_ref_log_probs", "f_divergence_type", "ld_alpha", "discopop_ta
 TILED = ("", "sft", "dpo", "grpo", "kto", "rloo", "reward")
 """Methods whose loss TRL computes in tiles; its experimental trainers hold all logits."""
 SAVE = "lora_modules_to_save"
+VARIANTS = {"dora": "use_dora", "rslora": "use_rslora", "parameters": "lora_target_parameters"}
 RLOO_BETA = 0.05
 ALONE = ("simpo", "orpo", "cpo")
 """Losses of preferences without a reference."""
@@ -93,6 +95,7 @@ def trl(said: Said, name: str, model: Model | None) -> Imported:
         targets = said["lora_target_modules"]
         where = "lora_target_modules" if targets else "use_peft"
         run.adapters = lora(said, ("lora_r", "lora_dropout", where), targets or None, model, SAVE)
+        run.adapters += settings_of_lora(said, VARIANTS, "lora_dropout", run.base)
     elif run.base is not None:
         raise said.refuse("load_in_4bit" if said["load_in_4bit"] else "load_in_8bit", "needs adapters: use_peft is off")
     _attention(found, said)
