@@ -116,10 +116,24 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     pretence = Pretence(attention)
     torch.nn.Module._apply = _applied  # type: ignore[method-assign]
     _autocast()
+    pretence.kernels = _kernels()  # type: ignore[attr-defined]
     pretence.casts = Casts(NAME)  # type: ignore[attr-defined]
     _engine(pretence)
     _answers(card, *held)
     return pretence
+
+
+def _kernels() -> torch.library.Library:
+    """Operations that a GPU has kernels for, and that other devices write out."""
+    found = torch.library.Library("aten", "IMPL")
+    for name in ("silu_backward", "mish_backward", "native_channel_shuffle"):
+        found.impl(name, _never, "PrivateUse1")
+    return found
+
+
+def _never(*args: Any, **words: Any) -> Any:
+    """Shapes alone answer before a kernel is called."""
+    raise NotImplementedError
 
 
 def _counted(owner: Any, name: str) -> None:

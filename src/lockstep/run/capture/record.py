@@ -101,7 +101,7 @@ class Record(TorchDispatchMode):
         given = function(*args, **kwargs)
         tensors = [one for one in tree_iter(given) if isinstance(one, torch.Tensor)]
         read = [one for one in tree_iter((args, kwargs)) if isinstance(one, torch.Tensor)]
-        if any(self.there(one) for one in (*tensors, *read)):
+        if function.namespace != "prim" and any(self.there(one) for one in (*tensors, *read)):
             for one in tensors:
                 self.saw(one)
             shapes = tuple((tuple(one.shape), str(one.dtype).removeprefix("torch.")) for one in (*read, *tensors))

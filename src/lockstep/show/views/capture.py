@@ -57,7 +57,7 @@ def _values(found: CapturedMemory, out: Console) -> None:
     if not asked:
         return
     times = sum(one["times"] for one in asked)
-    heading(out, f"The program asked {times:,} values", "the answers can change what it does")
+    heading(out, f"The program asked {times:,} value{'s' if times > 1 else ''}", "the answers can change what it does")
     rows = [(one["place"], one["kind"], one["answer"], f"{one['times']:,}") for one in asked[:PLACES]]
     indented(out, table([("place", "left"), ("kind", "left"), ("told", "right"), ("times", "right")], rows))
     if len(asked) > PLACES:
