@@ -73,9 +73,9 @@ class Adapters:
     modules: Modules = SEPARATE
     """What they find in the model; without one, a linear layer for every matrix."""
 
-    def of(self, model_type: str) -> Adapters:
-        """These adapters as PEFT puts them on a model of a type."""
-        return replace(self, modules=modules_of(model_type))
+    def of(self, model_type: str, release: int = 5) -> Adapters:
+        """These adapters as PEFT puts them on a model of a type, in the class of a release of transformers."""
+        return replace(self, modules=modules_of(model_type, release))
 
     @property
     def everywhere(self) -> bool:
