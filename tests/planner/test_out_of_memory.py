@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import csv
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import lockstep
 from lockstep.describe.workload import model
-from lockstep.price.layout import Memory
 
 HERE = Path(__file__).parent
 ROWS = tuple(csv.DictReader((HERE / "out_of_memory.csv").read_text(encoding="utf-8").splitlines()))

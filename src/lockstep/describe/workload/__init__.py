@@ -17,6 +17,7 @@ from lockstep.describe.workload.activations import (
     layer_activation_B,
     layer_modes_B,
     passing_gradient_B,
+    passing_scores_B,
     spread_activation_B,
 )
 from lockstep.describe.workload.adapters import Adapters, is_linear
@@ -168,6 +169,7 @@ __all__ = [
     "narayanan_parameters",
     "parameters",
     "passing_gradient_B",
+    "passing_scores_B",
     "rank_parameters",
     "read_training",
     "recompute_code",

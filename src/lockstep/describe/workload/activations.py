@@ -103,6 +103,23 @@ def passing_gradient_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE
     return _total(_gradients(model, piece, kind), model, piece, NONE)
 
 
+def passing_scores_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> Number:
+    """The same behind the softmax of a layer's last attention that is not fused; what follows it is freed."""
+    rows, operations = [*_layer(model, piece, kind)], layer_operations(model, kind)
+    cores = [at for at, one in enumerate(operations) if one.does in ("core", "crossing core")]
+    if not cores:
+        return 0.0
+    there = {row.name for row in _of_operations(model, piece, kind, operations[: cores[-1] + 1])}
+    name = operations[cores[-1]].name
+    own = [row.name for row in _core(model.attention, piece, name) if row.spread == "scores"]
+    freed = [row for row in rows[1:] if row.name not in there or row.name in own]
+    held = [
+        Row("stream gradient", model.hidden * piece.element_B, "gathered"),
+        Row(f"{name} scores", model.attention.heads * piece.scored_B, "scores"),
+    ]
+    return _total(held, model, piece, NONE) - _total(freed, model, piece, NONE)
+
+
 def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
     """Bytes that the embedding keeps on one rank of the first stage."""
     return _total(_embedding(model, piece), model, piece, NONE)
@@ -211,14 +228,18 @@ def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
     """
     yield _hidden("layer input", model, piece, FULL)
-    operations = layer_operations(model, kind)
+    yield from _of_operations(model, piece, kind, layer_operations(model, kind))
+    yield from _beside(model, piece, kind)
+
+
+def _of_operations(model: Transformer, piece: Piece, kind: LayerKind, operations: Sequence[Operation]) -> Iterator[Row]:
+    """What some operations of a layer read and keep; equal names are one tensor."""
     made = {one.name: one.modules for one in operations}
     found: dict[str, Row] = {}
     for one in operations:
         for row in _of_operation(model, piece, kind, one, made):
             found.setdefault(row.name, row)
     yield from found.values()
-    yield from _beside(model, piece, kind)
 
 
 def _of_operation(
