@@ -49,9 +49,9 @@ def largest_circle() -> int:
 LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     "folders": (lambda: sum((path / "__init__.py").exists() for path in ROOT.iterdir()), 10),
     # Nine more: what a machine trains and at what risk, what adapters find in a class of models, how long epochs take.
-    "files": (lambda: len(sources()), 1070),
+    "files": (lambda: len(sources()), 1071),
     # 2,000 more: what a machine trains, how long a data set takes, states of optimizers by tensor, passes and adapters.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 130_280),
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 130_300),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),

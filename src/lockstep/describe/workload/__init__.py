@@ -16,8 +16,6 @@ from lockstep.describe.workload.activations import (
     kept_tensors,
     layer_activation_B,
     layer_modes_B,
-    passing_gradient_B,
-    passing_scores_B,
     spread_activation_B,
 )
 from lockstep.describe.workload.adapters import Adapters, is_linear
@@ -77,6 +75,7 @@ from lockstep.describe.workload.parameters import (
     parameters,
     rank_parameters,
 )
+from lockstep.describe.workload.passing import passing_gradient_B, passing_scores_B
 from lockstep.describe.workload.patches import Patches
 from lockstep.describe.workload.piece import (
     FULL,

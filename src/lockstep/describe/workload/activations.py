@@ -59,7 +59,7 @@ class KeptTensor:
 
 def kept_tensors(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[KeptTensor, ...]:
     """Every tensor that one layer keeps on one rank when nothing is recomputed, with its bytes."""
-    return _cut((row for row in _layer(model, piece, kind) if row.kept_from == NONE), model, piece)
+    return _cut((row for row in layer_rows(model, piece, kind) if row.kept_from == NONE), model, piece)
 
 
 def embedding_kept_tensors(model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:
@@ -84,51 +84,25 @@ def layer_activation_B(
     model: Transformer, piece: Piece, kind: LayerKind = DENSE, recompute: Recompute = "none"
 ) -> Number:
     """Bytes that one layer keeps on one rank; `recompute` is a word, a code or an array of codes."""
-    return _total(_layer(model, piece, kind), model, piece, recompute_code(recompute))
+    return total_B(layer_rows(model, piece, kind), model, piece, recompute_code(recompute))
 
 
 def layer_modes_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[Number, Number, Number]:
     """The same without recomputation, with selective and with full recomputation."""
-    rows = [*_layer(model, piece, kind)]
-    none, selective, full = (_total(rows, model, piece, code) for code in (NONE, SELECTIVE, FULL))
+    rows = [*layer_rows(model, piece, kind)]
+    none, selective, full = (total_B(rows, model, piece, code) for code in (NONE, SELECTIVE, FULL))
     return none, selective, full
-
-
-def passing_gradient_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> Number:
-    """Most bytes by which gradients inside one layer's backward pass outgrow the kept tensors that it has freed.
-
-    That is behind the down product, whose input is freed: gradients of that input and of what made it (two tensors with
-    a gate) are there at once, and the one of the residual stream waits.
-    """
-    return _total(_gradients(model, piece, kind), model, piece, NONE)
-
-
-def passing_scores_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> Number:
-    """The same behind the softmax of a layer's last attention that is not fused; what follows it is freed."""
-    rows, operations = [*_layer(model, piece, kind)], layer_operations(model, kind)
-    cores = [at for at, one in enumerate(operations) if one.does in ("core", "crossing core")]
-    if not cores:
-        return 0.0
-    there = {row.name for row in _of_operations(model, piece, kind, operations[: cores[-1] + 1])}
-    name = operations[cores[-1]].name
-    own = [row.name for row in _core(model.attention, piece, name) if row.spread == "scores"]
-    freed = [row for row in rows[1:] if row.name not in there or row.name in own]
-    held = [
-        Row("stream gradient", model.hidden * piece.element_B, "gathered"),
-        Row(f"{name} scores", model.attention.heads * piece.scored_B, "scores"),
-    ]
-    return _total(held, model, piece, NONE) - _total(freed, model, piece, NONE)
 
 
 def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
     """Bytes that the embedding keeps on one rank of the first stage."""
-    return _total(_embedding(model, piece), model, piece, NONE)
+    return total_B(_embedding(model, piece), model, piece, NONE)
 
 
 def head_activation_B(model: Transformer, piece: Piece, logit_B: Number = FP32_B, loss: str = "whole") -> Number:
     """Bytes that the head keeps on one rank of the last stage, logits included."""
     logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B, loss))
-    return _total(_head(model, piece), model, piece, NONE) + logits
+    return total_B(_head(model, piece), model, piece, NONE) + logits
 
 
 def spread_activation_B(model: Transformer, piece: Piece, stages: Number, logit_B: Number = FP32_B) -> Number:
@@ -151,7 +125,7 @@ def _cut(rows: Iterable[Row], model: Transformer, piece: Piece) -> tuple[KeptTen
     )
 
 
-def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Whole) -> Number:
+def total_B(rows: Iterable[Row], model: Transformer, piece: Piece, code: Whole) -> Number:
     """Bytes of the `rows` that recompute mode `code` keeps; rows cut alike are added up before arrays come in."""
     token_B: dict[tuple[Spread, int], dict[tuple[int, int], Number]] = {}
     for row in rows:
@@ -222,17 +196,17 @@ def _logits(model: Transformer, piece: Piece, logit_B: Number, loss: str = "whol
 # --- one layer -----------------------------------------------------------------------------------------------
 
 
-def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+def layer_rows(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """What each operation reads and keeps, and what software keeps beside it, by name: equal names are one tensor.
 
     The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
     """
     yield _hidden("layer input", model, piece, FULL)
-    yield from _of_operations(model, piece, kind, layer_operations(model, kind))
+    yield from rows_of(model, piece, kind, layer_operations(model, kind))
     yield from _beside(model, piece, kind)
 
 
-def _of_operations(model: Transformer, piece: Piece, kind: LayerKind, operations: Sequence[Operation]) -> Iterator[Row]:
+def rows_of(model: Transformer, piece: Piece, kind: LayerKind, operations: Sequence[Operation]) -> Iterator[Row]:
     """What some operations of a layer read and keep; equal names are one tensor."""
     made = {one.name: one.modules for one in operations}
     found: dict[str, Row] = {}
@@ -373,28 +347,6 @@ def _by_operation(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator
             yield Row("block output", model.hidden * piece.element_B, "gathered", kept_from=SELECTIVE)
         added_B = 2.0 * model.hidden * piece.element_B * (piece.tp > 1)
         yield Row("reduced outputs", added_B, "sequence", kept_from=SELECTIVE)
-
-
-def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
-    """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
-    yield Row("stream gradient", model.hidden * piece.element_B, "gathered")
-    if piece.adapters is not None:
-        size_B = piece.element_B if piece.half_adapters else FP32_B
-        yield Row("adapter input gradient", model.hidden * size_B, "sequence")
-        sums = [one.elems for one in layer_weights(model, kind.stored) if piece.adapters.sums(one)]
-        if sums:
-            # With that of gate and up, the sum of down and its gradient are gone.
-            yield Row("gradient of a sum with an adapter", min(sums) * piece.element_B, "experts")
-    inner = {"experts": model.experts, "dense": model.mlp}.get(kind.block)
-    if inner is None:
-        return
-    inside_B = (2 if inner.gated else 1) * inner.ffn * piece.element_B
-    if not isinstance(inner, Experts):
-        yield Row("mlp gradients", inside_B, "tp")
-    elif model.hidden * piece.weighed_B > inside_B:
-        yield Row("expert output gradients", inner.top_k * model.hidden * piece.weighed_B, "rows")
-    else:
-        yield Row("expert gradients", inner.top_k * inside_B, "inner")
 
 
 def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: LayerKind) -> Iterator[Row]:
