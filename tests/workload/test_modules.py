@@ -1,7 +1,8 @@
 """Adapters against PEFT: trained parameters to the last one, what experts that are one parameter take, and 4 bits.
 
 The rows of peft_trained.jsonl were counted with peft 0.21.2 and transformers 5.24.0: the parameters that require
-gradients of what `get_peft_model` makes of a model of that configuration.
+gradients of what `get_peft_model` makes of a model of that configuration; of peft_trained_4.jsonl with peft 0.17.1 and
+transformers 4.57.1.
 """
 
 import json
@@ -23,7 +24,12 @@ from lockstep.price.kernels.layer import head_work
 from lockstep.price.kernels.shard import Shard
 from lockstep.price.layout import Job, Layout, Recipe, memory, trained_parameters
 
-ROWS = [json.loads(line) for line in Path(__file__).with_name("peft_trained.jsonl").read_text("utf-8").splitlines()]
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(__file__).with_name(name).read_text("utf-8").splitlines()]
+
+
+ROWS = _rows("peft_trained.jsonl")
 MIXTRAL, MACHINE = workload.model("mixtral-8x7b"), cluster("dgx-h200", gpus=1)
 
 
@@ -41,9 +47,17 @@ def test_trained_parameters_are_those_of_peft(row: dict[str, Any]) -> None:
     assert trained(job(config_of(json.dumps(row["config"]), "config.json"), row["train"])) == row["trained"]
 
 
+@pytest.mark.parametrize("row", _rows("peft_trained_4.jsonl"), ids=lambda row: row["config"]["model_type"])
+def test_trained_parameters_are_those_of_peft_on_transformers_4(row: dict[str, Any]) -> None:
+    """Where experts are linear layers, each has adapters of its own."""
+    asked = job(config_of(json.dumps(row["config"]), "config.json"), row["train"], "hf-trainer")
+    assert trained(asked) == row["trained"]
+
+
 def test_all_linear_layers_of_mixtral_are_as_many_parameters_as_peft_trains() -> None:
     """Counted on the whole configuration; gate and up are one matrix at twice the rank, and the router is adapted."""
     assert trained(job(MIXTRAL, "lora:r=16")) == 359_665_664
+    assert trained(job(MIXTRAL, "lora:r=16", "hf-trainer")) == 242_225_152
     # Software with classes of its own adapts every expert's matrix by itself.
     assert trained(job(MIXTRAL, "lora:r=16", "nemo-25")) == 240_123_904
 
@@ -96,6 +110,14 @@ def test_four_bits_leave_experts_that_are_one_parameter() -> None:
         shares[name] = float(narrow.parameters_B / wide.parameters_B)
     assert shares["qwen3-30b-a3b"] > 0.9
     assert shares["llama3-8b"] < 0.4
+
+
+def test_four_bits_reach_experts_that_are_linear_layers() -> None:
+    """In transformers 4 all of Mixtral's 46.7B parameters but the tables (0.26B) are in matrices of 4 bits."""
+    asked = job(MIXTRAL, "lora:r=16", "hf-trainer", base="nf4")
+    found = float(memory(asked, MACHINE, Layout().grid()).parameters_B)
+    adapters_B = 4 * 242_225_152
+    assert 46.7e9 / 2 < found - adapters_B < 46.7e9 * 0.55
 
 
 def test_types_that_are_not_known_have_a_linear_layer_for_every_matrix() -> None:

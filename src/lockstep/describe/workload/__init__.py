@@ -76,6 +76,7 @@ from lockstep.describe.workload.parameters import (
     rank_parameters,
 )
 from lockstep.describe.workload.passing import last_norm_gradient_B, passing_gradient_B
+from lockstep.describe.workload.passing_scores import passing_scores_B
 from lockstep.describe.workload.patches import Patches
 from lockstep.describe.workload.piece import (
     FULL,
@@ -169,6 +170,7 @@ __all__ = [
     "narayanan_parameters",
     "parameters",
     "passing_gradient_B",
+    "passing_scores_B",
     "rank_parameters",
     "read_training",
     "recompute_code",

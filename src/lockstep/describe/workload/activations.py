@@ -62,7 +62,7 @@ class KeptTensor:
 
 def kept_tensors(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[KeptTensor, ...]:
     """Every tensor that one layer keeps on one rank when nothing is recomputed, with its bytes."""
-    return _cut((row for row in _layer(model, piece, kind) if row.kept_from == NONE), model, piece)
+    return _cut((row for row in layer_rows(model, piece, kind) if row.kept_from == NONE), model, piece)
 
 
 def embedding_kept_tensors(model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:
@@ -87,12 +87,12 @@ def layer_activation_B(
     model: Transformer, piece: Piece, kind: LayerKind = DENSE, recompute: Recompute = "none"
 ) -> Number:
     """Bytes that one layer keeps on one rank; `recompute` is a word, a code or an array of codes."""
-    return total_B(_layer(model, piece, kind), model, piece, recompute_code(recompute))
+    return total_B(layer_rows(model, piece, kind), model, piece, recompute_code(recompute))
 
 
 def layer_modes_B(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[Number, Number, Number]:
     """The same without recomputation, with selective and with full recomputation."""
-    rows = [*_layer(model, piece, kind)]
+    rows = [*layer_rows(model, piece, kind)]
     none, selective, full = (total_B(rows, model, piece, code) for code in (NONE, SELECTIVE, FULL))
     return none, selective, full
 
@@ -211,21 +211,25 @@ def _tile(model: Transformer, piece: Piece, columns: Number) -> Iterator[KeptTen
 # --- one layer -----------------------------------------------------------------------------------------------
 
 
-def _layer(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
+def layer_rows(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """What each operation reads and keeps, and what software keeps beside it, by name: equal names are one tensor.
 
     The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
     """
     yield _hidden("layer input", model, piece, FULL)
     yield from _wider("layer input in fp32", model, piece, FULL)
-    operations = layer_operations(model, kind)
+    yield from rows_of(model, piece, kind, layer_operations(model, kind))
+    yield from _beside(model, piece, kind)
+
+
+def rows_of(model: Transformer, piece: Piece, kind: LayerKind, operations: Sequence[Operation]) -> Iterator[Row]:
+    """What some operations of a layer read and keep; equal names are one tensor."""
     made = {one.name: one.modules for one in operations}
     found: dict[str, Row] = {}
     for one in operations:
         for row in _of_operation(model, piece, kind, one, made):
             found.setdefault(row.name, row)
     yield from found.values()
-    yield from _beside(model, piece, kind)
 
 
 def _of_operation(

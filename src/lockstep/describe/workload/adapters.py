@@ -83,9 +83,11 @@ class Adapters:
     parameters: tuple[str, ...] = ()
     """Keys of PARAMETERS."""
 
-    def of(self, model_type: str) -> Adapters:
-        """These adapters as PEFT puts them on a model of a type. Raises BadInput where PEFT refuses to."""
-        found = modules_of(model_type)
+    def of(self, model_type: str, release: int = 5) -> Adapters:
+        """These adapters as PEFT puts them on a model of a type, in the class of a release of transformers. Raises
+        BadInput where PEFT refuses to.
+        """
+        found = modules_of(model_type, release)
         if self.parameters and (found.experts == "apart" or model_type in NAMED_OTHERWISE):
             raise BadInput(f"experts of {model_type or 'this model'} have no {' or '.join(self.parameters)}", "--train")
         if self.method.name == "oft" and model_type in CONV1D:

@@ -48,13 +48,18 @@ SEPARATE = Modules()
 
 
 @cache
-def modules_of(model_type: str) -> Modules:
-    """What adapters find in models of a type; a type that is not known has a linear layer for every matrix."""
-    found = _table()
-    experts = next((kind for kind in ("summed", "unreached") if model_type in found["experts"][kind]), "apart")
-    router = experts == "summed" or model_type in found["experts"]["routers"]
-    wide = (model_type in found[part]["wide"] for part in ("experts", "norms"))
-    return Modules(tuple(found["joint"].get(model_type, ())), experts, router, *wide)
+def modules_of(model_type: str, release: int = 5) -> Modules:
+    """What adapters find in models of a type of a release of transformers; a type that is not known has a linear layer
+    for every matrix.
+    """
+    joint, listed = tuple(_table()["joint"].get(model_type, ())), _table()["experts"]
+    kinds = [kind for kind in ("summed", "unreached") if model_type in listed[kind]]
+    if release < 5:
+        reached = not kinds or model_type in listed["linear_4"]
+        return Modules(joint, "apart" if reached else kinds[0], model_type in listed["routers_4"])
+    experts = next(iter(kinds), "apart")
+    wide = (model_type in _table()[part]["wide"] for part in ("experts", "norms"))
+    return Modules(joint, experts, experts == "summed" or model_type in listed["routers"], *wide)
 
 
 def model_type(name: str) -> str:

@@ -136,6 +136,8 @@ class Piece:
     """What the software keeps besides at a slot of a layer, for each number there, by the slot (`stacks/ways.toml`)."""
     weighed_B: Number = 0.0
     """Bytes of a number of what routed experts give while gradients of routing weights are made."""
+    scored_B: float = 0.0
+    """Bytes of a score while gradients are made of a softmax that is not fused with its products."""
     joint_qkv: bool = False
     """Values are a view of what one product makes of queries, keys and values."""
     repeated_heads: bool = False

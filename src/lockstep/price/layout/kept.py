@@ -28,6 +28,7 @@ from lockstep.describe.workload import (
     layer_modes_B,
     modules_of,
     passing_gradient_B,
+    passing_scores_B,
     spread_activation_B,
 )
 from lockstep.price.layout.job import Job
@@ -81,6 +82,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
         gathers_kept=not recipe.habits.gathers_again,
         saves={slot: chosen.saves for slot, chosen in ways.items()},
         weighed_B=_weighed_B(recipe, grid, model, ways["permutation"]),
+        scored_B=ways["scores"].numbers.get("passing_B", 0.0) * (not recipe.flash_attention),
         joint_qkv=recipe.habits.joint_qkv or _joint(recipe, model),
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, model.norm),
@@ -224,6 +226,8 @@ def _kept(
         if one.adapters is not None:
             # With frozen weights FSDP still holds what the layer before needed: inferred from all rows of fms_adapters.
             inside_B = inside_B * np.where(grid.zero == 3, 2.0, 1.0)
+        if one.scored_B:
+            inside_B = np.maximum(inside_B, whole_B - mode_B + passing_scores_B(model, one, kind))
         passing = np.maximum(passing, inside_B)
     return kept + (embedding_activation_B(model, one) if first else 0.0), passing
 

@@ -257,7 +257,9 @@ class Recipe(Brief):
     def adapters_on(self, model: Transformer) -> Adapters | None:
         """The adapters as the software puts them on a model: PEFT, which keeps them in fp32, follows its class."""
         found = self.adapters
-        return found if found is None or self.habits.half_adapters else found.of(model.model_type)
+        if found is None or self.habits.half_adapters:
+            return found
+        return found.of(model.model_type, 4 if self.software.ways["permutation"].name == "transformers-4" else 5)
 
     def training_of(self, model: Transformer) -> Training:
         """What is trained of a model, and how."""
