@@ -200,6 +200,8 @@ ELSEWHERE = {
     "show/cli/streams.py": "the null device",
     "run/rig/namespace.py": "settings of the kernel",
     "run/launch/points.py": "memory that ranks share",
+    "run/capture/start.py": "a question in a temporary folder, which a process is asked",
+    "run/capture/child.py": "its answer there",
 }
 """Where files are written otherwise, and why."""
 

@@ -127,6 +127,21 @@ def test_the_answer_is_that_of_every_other_on_memory(captured: Captured) -> None
     assert other.memory.capacity_B < memory.capacity_B
 
 
+def test_time_is_that_of_kernels_or_of_the_host_that_launches_them(captured: Captured) -> None:
+    """On a slower card the same calls take longer; of so small a step the host decides on the fast one."""
+    found = captured()
+    fast = found.time
+    assert fast is not None
+    assert fast.device_s == pytest.approx(fast.products_s + fast.attention_s + fast.other_s)
+    assert max(fast.device_s, fast.host_s) <= fast.step_time_s <= fast.device_s + fast.host_s + 0.02
+    other = lockstep.memory(found.path, "rtx-4090:1").time
+    assert other is not None
+    assert other.other_s > fast.other_s
+    # In fp32 products run at the rate of that format: less than a tenth of half precision.
+    least_s = found.captured.flops / found.cluster.device.peak_flops["fp32"]
+    assert fast.products_s > least_s
+
+
 def test_what_was_asked_is_listed_and_answers_are_taken(captured: Captured) -> None:
     (asked,) = captured().captured.program["values"]
     assert (asked["kind"], asked["answer"]) == ("float", "1.0")

@@ -60,7 +60,7 @@ def test_kernels_of_a_step_match_their_price() -> None:
     """Products under the power limit, everything else as it is measured alone, and 1.5 us after each kernel."""
     found = lockstep.diagnose(
         [TRACES / "fused.json.gz"], model="llama3.2-1b", cluster="dgx-h100:1", gpus=1, micro_batch=4, batch=4, seq=2048,
-        stack="hf-trainer-5",
+        stack={"name": "mine", "like": "hf-trainer-5", "habits": {"foreach_update": True}},
     )  # fmt: skip
     parts = {one["part"]: (one["predicted_s"], one["measured_s"]) for one in found.to_dict()["parts"]}
     between_s = parts["idle.gaps"][1] + parts["copies"][1]

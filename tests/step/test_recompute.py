@@ -17,7 +17,7 @@ from lockstep.price.layout import Layout
 from recipes import recipe_by
 
 TOKENS, HIDDEN, FFN = 8, 16, 48
-STOPPING = {"maxtext", "torchtitan", "fsdp-eager", "fsdp-compile"}
+STOPPING = {"maxtext", "torchtitan", "fsdp-eager", "fsdp-compile", "hf-trainer-5", "trl"}
 
 
 def shard(**words: object) -> Shard:

@@ -25,7 +25,7 @@ ODD = (
     "null", "file:///x", "\u202e", "9" * 5000, "x" * 100_000, "é" * 200,
 )  # fmt: skip
 TEXTS, FINITE = 600, 450
-PROCESSES = {"train", "reproduce", "execute", "bench", "rig", "ui"}
+PROCESSES = {"capture", "train", "reproduce", "execute", "bench", "rig", "ui"}
 """Verbs that start processes or a server: tests/measure and tests/fuzz try their words."""
 ALONE: dict[str, dict[str, Any]] = {
     "case": {"name": "bloom-176b"}, "validate": {"tables": "korthikanti_2022"},

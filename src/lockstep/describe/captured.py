@@ -25,7 +25,6 @@ from lockstep.base.types.plain import Json
 
 SCHEMA = 1
 PROGRAM, OPERATIONS, TENSORS = "program.json", "operations.csv", "tensors.csv"
-SUFFIX = ".capture"
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 MOST_B = 1 << 30
 """Bytes of a part of the file, unpacked."""
@@ -44,6 +43,13 @@ class Operation:
     reads: int
     """How many of these it reads."""
     flops: int
+    causal: bool = False
+    """Whether it is attention under a causal mask, of which a fused kernel computes half."""
+
+    def tensors(self) -> list[tuple[tuple[int, ...], str]]:
+        """Shape and format of each tensor, those that it reads first."""
+        parts = (one.partition(":") for one in self.shapes.split(";") if one)
+        return [(tuple(int(size) for size in shape.split("x") if size), dtype) for shape, _, dtype in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +114,6 @@ class Captured:
         return dict(Counter(one.phase for one in self.operations))
 
 
-def is_capture(path: object) -> bool:
-    """Whether a name is that of a capture."""
-    return isinstance(path, str | Path) and str(path).endswith(SUFFIX)
-
-
 def read_captured(path: str | Path) -> Captured:
     """The step in a file. Raises BadInput where it is none, or of another schema."""
     try:
@@ -138,7 +139,8 @@ def _rows(text: str, make: Callable[[dict[str, str]], Row]) -> tuple[Row, ...]:
 
 
 def _operation(row: dict[str, str]) -> Operation:
-    return Operation(row["name"], row["phase"], row["shapes"], int(row["reads"]), int(row["flops"]))
+    reads, flops, causal = (int(row[name]) for name in ("reads", "flops", "causal"))
+    return Operation(row["name"], row["phase"], row["shapes"], reads, flops, bool(causal))
 
 
 def _life(row: dict[str, str]) -> Life:

@@ -8,7 +8,6 @@ Read `architecture.py` first, then `weights.py`; counts, FLOPs and activations a
 """
 
 from lockstep.describe.workload.activations import (
-    KeptTensor,
     embedding_activation_B,
     embedding_kept_tensors,
     head_activation_B,
@@ -64,6 +63,7 @@ from lockstep.describe.workload.kind import (
     EXPERTS,
     LayerKind,
 )
+from lockstep.describe.workload.logits import KeptTensor
 from lockstep.describe.workload.modulation import Modulation
 from lockstep.describe.workload.modules import modules_of, stored_weights
 from lockstep.describe.workload.objective import PLAIN, Objective, Training, read_training

@@ -22,7 +22,7 @@ times its own tokens through experts whatever ep is, times `capacity_factor` if 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from lockstep.describe.workload.adapters import ROWS, Adapters
 from lockstep.describe.workload.architecture import Attention, Experts, Transformer
 from lockstep.describe.workload.graph import layer_operations
 from lockstep.describe.workload.kind import DENSE, LayerKind
+from lockstep.describe.workload.logits import KeptTensor, logits
 from lockstep.describe.workload.method_rows import method_rows
 from lockstep.describe.workload.modules import modules_of
 from lockstep.describe.workload.operation import Operation, Spread, Tensor
@@ -41,23 +42,6 @@ from lockstep.describe.workload.weights import layer_weights
 MASK_B = 1.0
 JOINT = ("query", "key", "value")
 """What one product may make; its adapters then have one dropout."""
-TILE = 4096, 32768
-"""Tokens and columns of logits that a tiled loss has at a time."""
-GRADIENT_B = {"chunked": 0.0, "tiled": FP32_B}
-"""Losses that make the head's gradients themselves, and bytes of each of their numbers; 0 for those of activations."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptTensor:
-    """One tensor that waits for the backward pass."""
-
-    name: str
-    size_B: Number
-    """Bytes on one rank."""
-    spread: Spread
-    """How the layout cuts it (`piece.py`)."""
-    kept_up_to: int
-    """The strongest recompute mode (a code of recompute.py) that still keeps it."""
 
 
 def kept_tensors(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[KeptTensor, ...]:
@@ -80,7 +64,7 @@ def head_kept_tensors(
     A `tiled` one has logits of TILE tokens and columns at a time, and sums these gradients in fp32 (TRL 1.16.0,
     trl/kernels/chunked_logprob.py).
     """
-    return (*_cut(_head(model, piece), model, piece), *_logits(model, piece, logit_B, loss))
+    return (*_cut(_head(model, piece), model, piece), *logits(model, piece, logit_B, loss))
 
 
 def layer_activation_B(
@@ -104,8 +88,8 @@ def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
 
 def head_activation_B(model: Transformer, piece: Piece, logit_B: Number = FP32_B, loss: str = "whole") -> Number:
     """Bytes that the head keeps on one rank of the last stage, logits included."""
-    logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B, loss))
-    return total_B(_head(model, piece), model, piece, NONE) + logits
+    logits_B = sum(tensor.size_B for tensor in logits(model, piece, logit_B, loss))
+    return total_B(_head(model, piece), model, piece, NONE) + logits_B
 
 
 def spread_activation_B(model: Transformer, piece: Piece, stages: Number, logit_B: Number = FP32_B) -> Number:
@@ -113,9 +97,9 @@ def spread_activation_B(model: Transformer, piece: Piece, stages: Number, logit_
     output and its gradient.
     """
     wide = replace(piece, tp=piece.tp * stages)
-    logits = sum(tensor.size_B for tensor in _logits(model, wide, logit_B))
+    logits_B = sum(tensor.size_B for tensor in logits(model, wide, logit_B))
     output_B = piece.tokens * model.hidden * piece.element_B
-    return logits + 2.0 * output_B * piece.share("sequence", 1)
+    return logits_B + 2.0 * output_B * piece.share("sequence", 1)
 
 
 def _cut(rows: Iterable[Row], model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:
@@ -164,48 +148,8 @@ def _of_final_norm(model: Transformer, piece: Piece) -> Iterator[Row]:
     yield from _wider("final norm input in fp32", model, piece, FULL)
     for slot, wide in (("norm", False), ("norm_weight", True)):
         for one in piece.saves.get(slot, ()):
-            each_B = (FP32_B if wide else 0.0) if np.any(piece.wide_stream) else one.size_B(piece.element_B)
+            each_B = np.where(piece.wide_stream, FP32_B if wide else 0.0, one.size_B(piece.element_B))
             yield Row(f"final norm: {one.what}", model.hidden * each_B, "sequence", FULL)
-
-
-def _logits(model: Transformer, piece: Piece, logit_B: Number, loss: str = "whole") -> Iterator[KeptTensor]:
-    """Logits, cut by vocabulary, the last rank's share rounded up; whole for images and classifiers."""
-    if model.patches is not None:
-        yield KeptTensor("logits", piece.tokens * model.patches.logits() * logit_B, "sequence", FULL)
-    if model.classifier is not None:
-        labels = model.classifier.logits(piece.seq)
-        yield KeptTensor("label logits", piece.tokens * labels * logit_B, "sequence", FULL)
-    if not model.has_head:
-        return
-    columns = -(-model.vocab // piece.tp)
-    if loss not in GRADIENT_B:
-        yield KeptTensor("logits", piece.tokens * columns * logit_B, "tp", FULL)
-        return
-    if loss == "tiled":
-        yield from _tile(model, piece, columns)
-    else:
-        at_once = piece.tokens * columns * logit_B * min(1.0, model.hidden / model.vocab)
-        yield KeptTensor("logits", at_once, "tp", FULL)
-    gradient_B = GRADIENT_B[loss] or piece.element_B
-    # Sums in fp32 are then copied to the format of what they are gradients of.
-    gradient_B += piece.element_B * (loss == "tiled" and piece.element_B < FP32_B and not np.any(piece.wide_stream))
-    yield KeptTensor("head input gradient", piece.tokens * model.hidden * gradient_B, "sequence", FULL)
-    if piece.adapters is None or "lm_head" in piece.adapters.saved:
-        yield KeptTensor("head weight gradient", columns * model.hidden * gradient_B, "tp", FULL)
-
-
-def _tile(model: Transformer, piece: Piece, columns: Number) -> Iterator[KeptTensor]:
-    """A tile of logits, as wide for a smaller vocabulary, and casts of what an fp32 stream and head give to it."""
-    rows = np.minimum(piece.tokens, TILE[0])
-    yield KeptTensor("logits", rows * TILE[1] * piece.element_B, "tp", FULL)
-    if np.any(piece.wide_stream):
-        row_B = model.hidden * piece.element_B * piece.wide_stream
-        yield KeptTensor("casts for a tile", (rows + np.minimum(columns, TILE[1])) * row_B, "tp", FULL)
-        # Backward the one before waits while the next is made.
-        next_B = np.minimum(np.maximum(columns - TILE[1], 0), TILE[1]) * row_B
-        yield KeptTensor("next cast for a gradient", next_B, "tp", FULL)
-        wider_B = piece.tokens * model.hidden * (FP32_B - piece.element_B)
-        yield KeptTensor("head input in fp32", wider_B * piece.wide_stream, "tp", FULL)
 
 
 # --- one layer -----------------------------------------------------------------------------------------------
@@ -293,9 +237,9 @@ def _of_norms(model: Transformer, piece: Piece, kind: LayerKind, one: Operation)
     """What norms keep beyond their input; of an fp32 stream the first one keeps the layer's input itself."""
     norms = model.norms_of(kind)
     copies = norms - np.where(np.logical_or(piece.wide_base, piece.wide_stream), 1, 0)
-    wide = modules_of(model.model_type).wide_norms and not np.any(piece.wide_stream) and piece.element_B < FP32_B
+    wide = np.logical_not(piece.wide_stream) * (modules_of(model.model_type).wide_norms and piece.element_B < FP32_B)
     for slot, count in (("norm", copies), ("norm_weight", norms)):
-        wider_B = (FP32_B - piece.element_B) * (wide and slot == "norm_weight")
+        wider_B = (FP32_B - piece.element_B) * wide * (slot == "norm_weight")
         yield from _saved(piece, slot, "norms", count * model.hidden, "sequence", one.modules, wider_B)
     # Besides the layer's input, what other norms read and, for gradients of their weights, what they give.
     again = norms * bool(piece.saves.get("norm_weight")) + (norms - 1) * (not piece.saves.get("norm"))

@@ -86,10 +86,10 @@ def _gradients(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
     if not isinstance(inner, Experts):
         yield Row("mlp gradients", inside_B, "tp")
         yield from _of_frozen_down(model, piece, kind)
-    elif model.hidden * np.max(piece.weighed_B) > np.max(inside_B):
-        yield Row("expert output gradients", inner.top_k * model.hidden * piece.weighed_B, "rows")
-    else:
-        yield Row("expert gradients", inner.top_k * inside_B, "inner")
+        return
+    outputs = model.hidden * piece.weighed_B > inside_B
+    yield Row("expert output gradients", inner.top_k * model.hidden * piece.weighed_B * outputs, "rows")
+    yield Row("expert gradients", inner.top_k * inside_B * np.logical_not(outputs), "inner")
 
 
 def _of_frozen_down(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:

@@ -41,6 +41,8 @@ class Operation:
     """Of the tensors that it reads and then of those that it gives, with their formats."""
     reads: int
     flops: int = 0
+    causal: bool = False
+    """Whether it is attention under a causal mask."""
 
 
 class Uncounted(Exception):
@@ -61,6 +63,11 @@ def counted_flops(function: Any, args: Any, kwargs: Any, given: Any) -> int:
     if any(part in name for part in PRODUCTS) and not name.endswith("_for_cpu"):
         raise Uncounted(f"{function} is a product without a rule for its FLOPs, so that the step would count too few")
     return 0
+
+
+def _is_causal(function: Any, args: Any, kwargs: Any) -> bool:
+    names = [one.name for one in function._schema.arguments]
+    return bool((dict(zip(names, args, strict=False)) | kwargs).get("is_causal"))
 
 
 PRODUCTS = ("mm", "conv", "dot_product_attention", "matmul", "linear_backward")
@@ -107,7 +114,8 @@ class Record(TorchDispatchMode):
             shapes = tuple((tuple(one.shape), str(one.dtype).removeprefix("torch.")) for one in (*read, *tensors))
             phase = "recompute" if self.phase == "backward" and self.modules else self.phase
             flops = counted_flops(function, args, kwargs, given)
-            self.operations.append(Operation(str(function), phase, shapes, len(read), flops))
+            causal = flops > 0 and _is_causal(function, args, kwargs)
+            self.operations.append(Operation(str(function), phase, shapes, len(read), flops, causal))
         return given
 
     def _unknown(self, one: Any) -> Any:

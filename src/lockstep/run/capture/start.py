@@ -26,7 +26,7 @@ def capture(
     script: str | Path, arguments: Sequence[str], cluster: Cluster, out: str | Path, answers: Mapping[str, str]
 ) -> Captured:
     """A step of a script, written to `out`. Raises BadInput with what the program did that cannot be captured."""
-    if not Path(script).is_file():
+    if not os.path.isfile(script):
         raise BadInput(f"there is no script {script}", "SCRIPT")
     with tempfile.TemporaryDirectory(prefix="lockstep-capture-") as folder:
         result = Path(folder) / "result.json"
@@ -42,7 +42,7 @@ def capture(
         asked = Path(folder) / "question.json"
         asked.write_text(json.dumps(question), "utf-8")
         said = _run([sys.executable, "-m", CHILD, str(asked)])
-        answer: Json = json.loads(result.read_text("utf-8")) if result.exists() else {"error": _last(said)}
+        answer: Json = json.loads(result.read_text("utf-8")) if os.path.isfile(result) else {"error": _last(said)}
     if "error" in answer:
         raise BadInput(str(answer["error"]), str(script))
     return read_captured(out)

@@ -47,7 +47,7 @@ def write(
     )
     parts = {
         PROGRAM: json.dumps(program, indent=1),
-        OPERATIONS: _table(("name", "phase", "shapes", "reads", "flops"), map(_row, operations)),
+        OPERATIONS: _table(("name", "phase", "shapes", "reads", "flops", "causal"), map(_row, operations)),
         TENSORS: _table(("size_B", "born", "died", "category"), tensors),
     }
     path = Path(question["out"])
@@ -61,9 +61,9 @@ def write(
         part.unlink(missing_ok=True)
 
 
-def _row(one: Operation) -> tuple[str, str, str, int, int]:
+def _row(one: Operation) -> tuple[str, str, str, int, int, int]:
     shapes = ";".join("x".join(map(str, shape)) + f":{dtype}" for shape, dtype in one.shapes)
-    return one.name, one.phase, shapes, one.reads, one.flops
+    return one.name, one.phase, shapes, one.reads, one.flops, int(one.causal)
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

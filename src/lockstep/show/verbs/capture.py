@@ -16,9 +16,11 @@ from lockstep.show.verbs.words.question import read_cluster
 
 if TYPE_CHECKING:
     from lockstep.describe.captured import Captured
+    from lockstep.price.kernels.captured import StepTime
     from lockstep.price.layout import Memory
 
-FILE = "step.capture"
+SUFFIX = ".capture"
+FILE = f"step{SUFFIX}"
 PROGRAM = Argument(
     "SCRIPT ARGUMENTS",
     "A training script and its arguments, after -- where they begin with a hyphen: train.py -- --lr 1e-4.",
@@ -50,6 +52,17 @@ class CapturedMemory(Shown):
 
         return captured_memory(self.captured, self.cluster)
 
+    @cached_property
+    def time(self) -> "StepTime | None":
+        """Seconds of the step; None where the device has not the formats of its products."""
+        from lockstep.base.errors import UnknownName
+        from lockstep.price.kernels.captured import captured_time
+
+        try:
+            return captured_time(self.captured, self.cluster.device)
+        except UnknownName:
+            return None
+
     @property
     def fits(self) -> bool:
         """Whether the step does."""
@@ -63,12 +76,18 @@ class CapturedMemory(Shown):
             "cluster": self.cluster.name,
             "device": self.cluster.device.name,
             "program": found.program,
+            "time": None if self.time is None else self.time.to_dict(),
             "memory": self.memory.to_dict(),
             "tensors_B": found.peak_B,
             "peak": {"phase": found.peak_operation.phase, "operation": found.peak_operation.name},
             "operations": found.by_phase,
             "flops": found.flops,
         }
+
+
+def is_capture(path: object) -> bool:
+    """Whether a name is that of a capture."""
+    return isinstance(path, str | Path) and str(path).endswith(SUFFIX)
 
 
 def read_capture(path: str | Path, cluster: str | Path | Cluster | None) -> CapturedMemory:
@@ -95,8 +114,8 @@ def capture(
 
     if not program:
         raise BadInput("give a training script, e.g. lockstep capture train.py -c rtx-4090:1", "SCRIPT")
-    if not str(out).endswith(".capture"):
-        raise BadInput(f"must end in .capture, got {out}", "--out")
+    if not is_capture(out):
+        raise BadInput(f"must end in {SUFFIX}, got {out}", "--out")
     script, *arguments = program
     machine = read_cluster(cluster)
     found = run(script, arguments, machine, out, _answers(answer))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack, overload
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
-from lockstep.describe.captured import is_capture
-from lockstep.show.verbs.capture import CapturedMemory, read_capture
+from lockstep.show.verbs.capture import CapturedMemory, is_capture, read_capture
 from lockstep.show.verbs.estimate import read_asked
 from lockstep.show.verbs.words.calling import verb
 from lockstep.show.verbs.words.machine import read_trainable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.base.units import format_count, format_risk, format_size
+from lockstep.base.units import format_count, format_risk, format_size, format_time
 from lockstep.show.views.memory import categories, plot_rank
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.output import draw, given, picture_path, show
@@ -33,6 +33,7 @@ def render(found: CapturedMemory, out: Console) -> None:
     risk = format_risk(float(memory.out_of_memory_frac))
     say = "It fits" if found.fits else "It does not fit"
     paragraph(out, f"{say}: {total} of {capacity}; risk of running out of memory {risk}.")
+    paragraph(out, _time(found))
     calls = ", ".join(f"{number:,} {phase}" for phase, number in step.by_phase.items())
     paragraph(
         out,
@@ -49,6 +50,16 @@ def render(found: CapturedMemory, out: Console) -> None:
     if program["card"]["name"] != device.name:
         said += [f"captured for {program['card']['name']}: attention's kernel is the one that card chooses"]
     small_print(out, "Assumptions", [*said, *program["notes"]], len(said) + len(program["notes"]))
+
+
+def _time(found: CapturedMemory) -> str:
+    """How long a step takes, and where it goes."""
+    time, device = found.time, found.cluster.device
+    if time is None:
+        return f"No time: the {device.name} has no products in the formats of this step."
+    parts = f"products {format_time(time.products_s)}, attention {format_time(time.attention_s)}"
+    host = f"the host launches {time.kernels:,} kernels in {format_time(time.host_s)}"
+    return f"{format_time(time.step_time_s)} per step: {parts}, other kernels {format_time(time.other_s)}; {host}."
 
 
 def _values(found: CapturedMemory, out: Console) -> None:

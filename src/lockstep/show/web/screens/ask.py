@@ -40,7 +40,7 @@ SCREEN = Screen(
     verb="plan",
     fields=(
         *QUESTION,
-        Field("tokens", "Tokens to train on", example="15T"),
+        Field("tokens", "Tokens to train on", instead="samples", example="15T"),
         Field("samples", "Samples, instead of tokens", instead="tokens", group="Data set", example="50k"),
         Field("epochs", "Passes over them", group="Data set", example="3"),
         Field("sample_tokens", "Tokens of a sample, packed", group="Data set", example="400"),

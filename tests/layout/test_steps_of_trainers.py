@@ -1,8 +1,8 @@
 """Predictions against fine-tuning steps of the real libraries: live tensors at the peak, FLOPs, passes.
 
-real_steps.jsonl has rows that tools/real_steps/measure.py measured with the versions in each, of settings that draw.py
-drew with seed 3; faults were found on rows of seeds 1 and 2. On hybrids only passes and trained parameters are held to,
-as their scan is written out on CPUs.
+steps_of_trainers.jsonl has rows that tools/real_steps/measure.py measured with the versions in each, of settings that
+draw.py drew with seed 3; faults were found on rows of seeds 1 and 2. On hybrids only passes and trained parameters are
+held to, as their scan is written out on CPUs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
-ROWS = [json.loads(line) for line in Path(__file__).with_name("real_steps.jsonl").read_text("utf-8").splitlines()]
+ROWS = [
+    json.loads(line) for line in Path(__file__).with_name("steps_of_trainers.jsonl").read_text("utf-8").splitlines()
+]
 SCANNED = ("bamba",)
 
 
