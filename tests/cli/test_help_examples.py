@@ -16,7 +16,20 @@ from effort import share
 from lockstep.show.cli.app import build
 from lockstep.show.verbs import VERBS
 
-REAL = {"execute", "bench", "fit", "calibrate", "rig", "train", "reproduce", "runs", "ui", "diagnose", "sweeps"}
+REAL = {
+    "capture",
+    "execute",
+    "bench",
+    "fit",
+    "calibrate",
+    "rig",
+    "train",
+    "reproduce",
+    "runs",
+    "ui",
+    "diagnose",
+    "sweeps",
+}
 """Verbs whose examples start processes, serve until they are stopped, or need what such a run left behind."""
 LISTS = {"catalog", "case", "stack", "validate"}
 """Verbs with columns of prose that are cut on purpose, as --json has them in full."""

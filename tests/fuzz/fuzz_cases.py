@@ -53,6 +53,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "calibrate": ("-c", "dgx-h100", "--case", str(HERE.parents[1] / "examples" / "steps-8.yaml")),
     "runs": ("list", "--runs", "{folder}/runs"),
     "train": ("synchronous", "--steps", "2"), "execute": ("all-reduce", "--size", "1KB"), "bench": ("all-reduce",),
+    "capture": ("{folder}/none.py", "-c", "h100-sxm:1"),
     "rig": ("all-reduce",), "reproduce": (), "ui": ("--no-open",), "sweeps": ("list", "{folder}"),
     "compare": (RUN[0], "micro_batch=2", *RUN[1:]), "diagnose": ("--model", *RUN, "--tflops", "300"),
 }  # fmt: skip

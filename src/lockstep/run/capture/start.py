@@ -9,9 +9,10 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
-from lockstep.base.errors import BadInput
+from lockstep.base.errors import BadInput, not_installed
 from lockstep.base.types.plain import Json
 from lockstep.describe.captured import Captured, read_captured
 from lockstep.describe.hardware import Cluster
@@ -26,6 +27,8 @@ def capture(
     script: str | Path, arguments: Sequence[str], cluster: Cluster, out: str | Path, answers: Mapping[str, str]
 ) -> Captured:
     """A step of a script, written to `out`. Raises BadInput with what the program did that cannot be captured."""
+    if find_spec("torch") is None:
+        raise not_installed("lockstep capture needs torch", "measure", "SCRIPT")
     if not os.path.isfile(script):
         raise BadInput(f"there is no script {script}", "SCRIPT")
     with tempfile.TemporaryDirectory(prefix="lockstep-capture-") as folder:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.text import Text
 
+from lockstep.base.errors import install_line
 from lockstep.base.units import format_count, format_risk, format_size, format_time
 from lockstep.show.views.memory import categories, plot_rank
 from lockstep.show.views.parts.command import Command
@@ -46,6 +48,12 @@ def render(found: CapturedMemory, out: Console) -> None:
     categories(memory, out)
     _values(found, out)
     said = [f"the step between two updates of the first optimizer, on torch {program['torch']}: {found.path}"]
+    if found.time is not None:
+        from lockstep.price.kernels.captured import LONGER
+
+        said += [
+            f"of eager kernels, none of them fitted to captured steps: 32 measured on one H100 took longer, {LONGER}"
+        ]
     said += ["buffers are also the workspaces of cuBLAS, 5 % of slack in the allocator and 1.5 GB of context"]
     if program["card"]["name"] != device.name:
         said += [f"captured for {program['card']['name']}: attention's kernel is the one that card chooses"]
@@ -96,7 +104,7 @@ COMMAND = Command(
         "lockstep capture train.py -c h100-sxm:1 -o big.capture -- --batch 4 --lr 1e-4",
         "lockstep memory step.capture -c l40s:1",
     ),
-    more="Needs torch (pip install 'lockstep-training[measure]'). The exit code is 1 when the step does not fit.",
+    more=f"Needs torch: {escape(install_line('measure'))}. The exit code is 1 when the step does not fit.",
     render=render,
     picture=plot_capture,
     lists=False,
