@@ -1,8 +1,10 @@
 """A step of a program, captured without a GPU: bytes and FLOPs by arithmetic, what was asked, and what is refused."""
 
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,6 +210,25 @@ def test_the_command_refuses_with_exit_code_two_and_leaves_no_file(tmp_path: Pat
     assert ran.code == 2
     assert "optimizer steps" in ran.err
     assert list(tmp_path.iterdir()) == [script]
+
+
+def test_a_capture_that_is_killed_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    script, said = tmp_path / "train.py", tmp_path / "pid"
+    script.write_text(
+        f"import os, time, pathlib\npathlib.Path({str(said)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    command = [sys.executable, "-m", "lockstep", "capture", str(script), "-c", "h100-sxm:1"]
+    own = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=own
+    ) as process:
+        while not (said.exists() and said.read_text()):
+            time.sleep(0.05)
+        process.kill()
+    stat = Path(f"/proc/{said.read_text()}/stat")
+    while stat.exists() and " Z " not in stat.read_text():
+        time.sleep(0.05)
+    assert not [one.name for one in tmp_path.iterdir() if "capture" in one.name]
 
 
 def test_a_capture_is_read_without_torch_and_torch_here_is_as_it_was(captured: Captured) -> None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import runpy
+import shutil
 import sys
+import threading
 import traceback
 from pathlib import Path
 from typing import Any
@@ -181,9 +184,17 @@ def _line(error: BaseException) -> str:
     return place() if last is None else f"{Path(last.filename).name}:{last.lineno}"
 
 
+def _end_with(parent: int, folder: Path) -> None:
+    """Ends this process, and its folder, when the other end of a pipe is closed, as it is when its owner has ended."""
+    os.read(parent, 1)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
 def main() -> None:
     """The command."""
-    question = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    question, parent = json.loads(Path(sys.argv[1]).read_text("utf-8")), int(sys.argv[2])
+    threading.Thread(target=_end_with, args=(parent, Path(sys.argv[1]).parent), daemon=True).start()
     Path(question["result"]).write_text(json.dumps(capture(question)), "utf-8")
 
 

@@ -52,17 +52,22 @@ def capture(
 
 
 def _run(command: Sequence[str]) -> str:
-    """Runs the process to its end and gives what it printed; ends it where this one is interrupted."""
+    """Runs the process to its end and gives what it printed; it ends with this one, also where that is killed."""
     kept = {name: value for name, value in os.environ.items() if name not in APART}
     environment = {**kept, "CUDA_VISIBLE_DEVICES": "0", "TOKENIZERS_PARALLELISM": "false"}
+    heard, kept_open = os.pipe()  # The child ends when the other end is closed, by whatever.
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as process:
+        [*command, str(heard)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=environment, pass_fds=(heard,),
+    ) as process:  # fmt: skip
+        os.close(heard)
         try:
             return process.communicate()[0]
         except BaseException:
             process.kill()
             raise
+        finally:
+            os.close(kept_open)
 
 
 def _last(said: str) -> str:
