@@ -212,6 +212,14 @@ def test_the_command_refuses_with_exit_code_two_and_leaves_no_file(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [script]
 
 
+def runs(process: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return " Z " not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+
+
 def test_a_capture_that_is_killed_leaves_no_process_and_no_file(tmp_path: Path) -> None:
     script, said = tmp_path / "train.py", tmp_path / "pid"
     script.write_text(
@@ -225,8 +233,7 @@ def test_a_capture_that_is_killed_leaves_no_process_and_no_file(tmp_path: Path) 
         while not (said.exists() and said.read_text()):
             time.sleep(0.05)
         process.kill()
-    stat = Path(f"/proc/{said.read_text()}/stat")
-    while stat.exists() and " Z " not in stat.read_text():
+    while runs(int(said.read_text())):
         time.sleep(0.05)
     assert not [one.name for one in tmp_path.iterdir() if "capture" in one.name]
 
