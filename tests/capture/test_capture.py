@@ -14,7 +14,7 @@ import cli_runner
 import lockstep
 from lockstep.base.errors import BadInput
 from lockstep.describe.captured import read_captured
-from lockstep.price.layout.captured import WIDE_WORKSPACE_B
+from lockstep.price.layout.captured import WIDE_WORKSPACE_B, WORKSPACE_B
 from lockstep.price.layout.memory import FRAMEWORK_B, SLACK_FRAC
 from lockstep.show.verbs.capture import CapturedMemory
 
@@ -61,7 +61,9 @@ Captured = Callable[..., CapturedMemory]
 
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
-    folder = tmp_path_factory.mktemp("programs")
+    # A program may lie in a folder of the name of a library; its lines are named all the same.
+    folder = tmp_path_factory.mktemp("programs") / "torch" / "lockstep"
+    folder.mkdir(parents=True)
     known: dict[tuple[str, ...], CapturedMemory] = {}
 
     def run(*words: str, program: str = MODEL + STEP, **options: object) -> CapturedMemory:
@@ -125,7 +127,9 @@ def test_the_answer_is_that_of_every_other_on_memory(captured: Captured) -> None
     assert found.fits
     other = lockstep.memory(found.path, "rtx-4090:1")
     assert other.cluster.device.name == "rtx-4090"
-    assert other.memory.total_B == memory.total_B
+    assert memory.total_B - other.memory.total_B == pytest.approx(
+        2 * (WIDE_WORKSPACE_B - WORKSPACE_B) * (1 + SLACK_FRAC)
+    )
     assert other.memory.capacity_B < memory.capacity_B
 
 

@@ -7,9 +7,9 @@
 in software that ends every epoch with a step of what is left (`Habits.closed_epochs`), which is c mod a micro-batches
 where that is not 0. Elsewhere epochs run on into one another: ceil(epochs * rows / batch) steps.
 
-Where answers are generated, a generation takes p = batch * generations steps / (micro-batches of a step) / (answers of
-a prompt) prompts, and such software drops in every epoch the prompts that do not fill one: c = floor(prompts / p) *
-iterations * generation steps.
+Where answers are generated, s micro-batches of every replica at a time, a generation takes p = s b d / (answers of a
+prompt) prompts, and such software drops in every epoch the prompts that do not fill one: c = floor(prompts / p) s i,
+with i updates that use the same answers.
 
 Rows of their own lengths are padded to the longest of their micro-batch, and replicas wait for the one with most tokens
 in each micro-batch where they gather parameters (ZeRO-3), and else in each step: a step is priced with rows of the mean

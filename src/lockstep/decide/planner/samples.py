@@ -11,7 +11,7 @@ Rows are packed a thousand samples at a time, as `datasets` hands them to a func
 thousand ends with rows that are not full.
 
 Source: TRL 1.16.0, trl/data_utils.py (_pack_bfd, _pack_wrapped), trainer/sft_trainer.py (max_length, padding_free,
-DataCollatorForLanguageModeling); datasets 4, Dataset.map (batch_size=1000). Best fit: arXiv 2404.10830, section 3.
+DataCollatorForLanguageModeling); datasets 5.2.0, Dataset.map (batch_size=1000). Best fit: arXiv 2404.10830, section 3.
 """
 
 from __future__ import annotations

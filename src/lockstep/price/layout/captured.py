@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from lockstep.describe.captured import Captured
 from lockstep.describe.hardware import Cluster
+from lockstep.describe.hardware.card import card_of
 from lockstep.price.layout.memory import FRAMEWORK_B, MOMENTS, SLACK_FRAC, Memory
 
 HOPPER = (9, 0)
@@ -23,7 +24,7 @@ THREADS = 2
 def captured_memory(captured: Captured, cluster: Cluster) -> Memory:
     """Bytes of the step by category on a device of `cluster`. The capture is of one device's program."""
     found = captured.by_category
-    wide = tuple(captured.program["card"]["capability"]) >= HOPPER
+    wide = card_of(cluster.device).capability >= HOPPER
     workspaces_B = THREADS * (WIDE_WORKSPACE_B if wide else WORKSPACE_B)
     slack_B = SLACK_FRAC * (captured.peak_B + workspaces_B)
     return Memory(

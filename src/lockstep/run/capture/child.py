@@ -22,12 +22,12 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTenso
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
+from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.attention import Attention
-from lockstep.run.capture.card import Card
 from lockstep.run.capture.device import install, shapes_alone
 from lockstep.run.capture.libraries import prepare
 from lockstep.run.capture.record import BUFFERS, GRADIENTS, PARAMETERS, STATES, Record
-from lockstep.run.capture.values import Values, place
+from lockstep.run.capture.values import Values, is_program, place
 from lockstep.run.capture.written import write
 
 UPDATES = 2
@@ -46,14 +46,12 @@ class Steps:
 
     def __init__(self, record: Record) -> None:
         self.record, self.first, self.updates, self.start = record, None, 0, 0
-        self.trained: set[int] = set()
 
     def begins(self, optimizer: Any, *args: Any) -> None:
         """Before an update: its gradients are there."""
         self.record.phase = "optimizer"
         for one in _parameters(optimizer):
             self.record.name(one.grad, GRADIENTS)
-            self.trained.add(id(one))
 
     def ends(self, optimizer: Any, *args: Any) -> None:
         """After an update. Raises Finished when a whole step is known."""
@@ -175,11 +173,7 @@ REMEDY = "write it with a fixed size, such as torch.where, or leave it out of th
 
 def _line(error: BaseException) -> str:
     """File and line of the program where an error came from."""
-    frames = [
-        one
-        for one in traceback.extract_tb(error.__traceback__)
-        if not {"torch", "lockstep"} & set(Path(one.filename).parts)
-    ]
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if is_program(one.filename)]
     last = frames[-1] if frames else None
     return place() if last is None else f"{Path(last.filename).name}:{last.lineno}"
 

@@ -25,8 +25,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from torch.utils._pytree import tree_map
 
+from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
-from lockstep.run.capture.card import Card
 
 NAME = "gpu_of_the_catalog"
 SEEN = "cuda"
@@ -236,6 +236,7 @@ class Stream:
 
 
 PROCESSORS = 132
+"""Of an H100, for every card: the catalog does not know them."""
 SILENT = """init _lazy_init _lazy_call synchronize empty_cache set_device manual_seed manual_seed_all ipc_collect
     reset_peak_memory_stats reset_max_memory_allocated set_rng_state set_rng_state_all set_stream set_sync_debug_mode
     set_per_process_memory_fraction"""

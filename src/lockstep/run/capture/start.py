@@ -16,7 +16,7 @@ from lockstep.base.errors import BadInput, not_installed
 from lockstep.base.types.plain import Json
 from lockstep.describe.captured import Captured, read_captured
 from lockstep.describe.hardware import Cluster
-from lockstep.run.capture.card import card_of
+from lockstep.describe.hardware.card import card_of
 
 CHILD = "lockstep.run.capture.child"
 APART = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")

@@ -18,9 +18,12 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+import lockstep
+
 OFTEN = 64
 ASKED = ("aten._local_scalar_dense.default", "aten.is_nonzero.default", "aten.equal.default")
-LIBRARIES = ("torch", "lockstep")
+LIBRARIES = tuple(f"{Path(one.__file__ or '').parent}/" for one in (torch, lockstep))
+"""Where PyTorch's own code is, and this."""
 
 
 @dataclass
@@ -67,14 +70,19 @@ class Values:
         return self.array(one.detach()).tolist() if isinstance(one, FakeTensor) else torch.Tensor.tolist(one)
 
 
+def is_program(file: str) -> bool:
+    """Whether a file of code is the program's, or of a library that it uses."""
+    return not file.startswith((*LIBRARIES, "<"))
+
+
 def place() -> str:
     """File and line of the program that the current call comes from: outside PyTorch."""
     frame: FrameType | None = sys._getframe(1)
     last = ""
     while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        last = f"{path.name}:{frame.f_lineno}"
-        if not set(path.parts) & set(LIBRARIES) and not path.name.startswith("<"):
+        file = frame.f_code.co_filename
+        last = f"{Path(file).name}:{frame.f_lineno}"
+        if is_program(file):
             return last
         frame = frame.f_back
     return last

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lockstep.describe.hardware import Device
+from lockstep.describe.hardware.device import Device
 
 CAPABILITIES: Mapping[str, tuple[int, int]] = {
     "v100": (7, 0), "t4": (7, 5), "rtx-20": (7, 5), "a100": (8, 0), "a30": (8, 0), "a10": (8, 6), "a40": (8, 6),
