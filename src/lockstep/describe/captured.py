@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,9 +24,20 @@ import numpy as np
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 
-SCHEMA = 1
+SCHEMA = 2
+SIZES = {
+    "float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2,
+}  # fmt: skip
+"""Bytes of an element; 1 of all other formats."""
 PROGRAM, OPERATIONS, TENSORS = "program.json", "operations.csv", "tensors.csv"
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
+RECORD, WAIT, READ = "record", "wait", "read"
+"""Rows of streams: an event, a stream that waits for one, and the host that waits for an event or a stream."""
+POINT_TO_POINT = ("send", "recv")
+COLLECTIVES = (
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "gather", "scatter",
+    *POINT_TO_POINT,
+)  # fmt: skip
 MOST_B = 1 << 30
 """Bytes of a part of the file, unpacked."""
 Row = TypeVar("Row")
@@ -45,6 +57,23 @@ class Operation:
     flops: int
     causal: bool = False
     """Whether it is attention under a causal mask, of which a fused kernel computes half."""
+    stream: int = 0
+    """In which it is in order; 0 is that of the program."""
+    event: int = 0
+    """What a row without work records or waits for; 0 is all that is in the stream."""
+    group: str = ""
+    """The ranks of a collective, by their name in the program."""
+
+    @property
+    def is_order(self) -> bool:
+        """Whether it does no work, and says what follows what."""
+        return self.name in (RECORD, WAIT, READ)
+
+    @property
+    def size_B(self) -> int:
+        """Bytes of a collective, as nccl-tests counts them: of what is read, or given where that is more."""
+        sizes_B = [prod(shape) * SIZES.get(dtype, 1) for shape, dtype in self.tensors()]
+        return max(sum(sizes_B[: self.reads]), sum(sizes_B[self.reads :]))
 
     def tensors(self) -> list[tuple[tuple[int, ...], str]]:
         """Shape and format of each tensor, those that it reads first."""
@@ -72,6 +101,16 @@ class Captured:
     operations: tuple[Operation, ...]
     lives: tuple[Life, ...]
 
+    @property
+    def ranks(self) -> int:
+        """How many ranks the program runs on, of which this is one."""
+        return int(self.program["ranks"])
+
+    @property
+    def groups(self) -> dict[str, list[int]]:
+        """The ranks of every group that has a collective."""
+        return dict(self.program["groups"])
+
     @cached_property
     def _live_B(self) -> np.ndarray:
         """Bytes on the card during every operation, by category: a row each."""
@@ -82,6 +121,16 @@ class Captured:
             if one.died is not None:
                 change[row, one.died + 1] -= one.size_B
         return np.cumsum(change, axis=1)[:, :-1]
+
+    @cached_property
+    def changes_B(self) -> np.ndarray:
+        """Bytes that each operation makes, and that are free after it: two rows."""
+        change = np.zeros((2, len(self.operations) + 1))
+        for one in self.lives:
+            change[0, one.born] += one.size_B
+            if one.died is not None:
+                change[1, one.died] += one.size_B
+        return change
 
     @property
     def peak_at(self) -> int:
@@ -139,8 +188,8 @@ def _rows(text: str, make: Callable[[dict[str, str]], Row]) -> tuple[Row, ...]:
 
 
 def _operation(row: dict[str, str]) -> Operation:
-    reads, flops, causal = (int(row[name]) for name in ("reads", "flops", "causal"))
-    return Operation(row["name"], row["phase"], row["shapes"], reads, flops, bool(causal))
+    reads, flops, causal, stream, event = (int(row[name]) for name in ("reads", "flops", "causal", "stream", "event"))
+    return Operation(row["name"], row["phase"], row["shapes"], reads, flops, bool(causal), stream, event, row["group"])
 
 
 def _life(row: dict[str, str]) -> Life:

@@ -149,6 +149,12 @@ class Cluster(Brief):
             for spanned, link in zip(children, links, strict=True)
         ]
 
+    def levels_between(self, ranks: Sequence[int]) -> list[GroupLevel]:
+        """`group_levels` of these ranks, of which rank i has device i. Of uneven parts the larger counts."""
+        units = [self.devices_per_child(level) for level in range(len(self.levels))]
+        parts = [len({rank // unit for rank in ranks}) for unit in (*units, self.num_devices)]
+        return self.group_levels([-(-inner // outer) for inner, outer in itertools.pairwise(parts)])
+
     def levels_of(self, devices: Whole) -> list[GroupLevel]:
         """`group_levels` of so many consecutive devices; broadcasts.
 

@@ -14,12 +14,10 @@ that were captured and measured on one H100 (`benchmarks/one_gpu.py`), all took 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, prod
 
-from lockstep.base.types.plain import Json, picked
-from lockstep.describe.captured import Captured, Operation
+from lockstep.describe.captured import COLLECTIVES, SIZES, Captured, Operation
 from lockstep.describe.hardware import Device
 from lockstep.describe.stacks import stack
 from lockstep.price.kernels.clock import MIXED, OPERATIONS, WIDENED, Clock, Work
@@ -27,9 +25,6 @@ from lockstep.price.kernels.clock import MIXED, OPERATIONS, WIDENED, Clock, Work
 SOFTWARE = "hf-trainer-5"
 """Whose host times eager PyTorch has."""
 FORMATS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
-SIZES = {
-    "float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2,
-}  # fmt: skip
 _VIEWS = """view _unsafe_view t transpose permute expand slice select unsqueeze squeeze detach alias as_strided split
     split_with_sizes chunk unfold unbind narrow diagonal view_as_real real empty empty_like empty_strided new_empty
     new_empty_strided lift_fresh set_ resize_ reshape_alias _reshape_alias"""
@@ -44,63 +39,40 @@ LONGER = "4 to 23 %, 9 % in the median"
 """By how much steps measured on one H100 took longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """Seconds of a step on one device."""
+@dataclass(frozen=True)
+class Priced:
+    """Every call of a step on a device."""
 
-    step_time_s: float
-    device_s: float
-    """Of kernels, if the host never falls behind."""
-    products_s: float
-    attention_s: float
-    other_s: float
-    host_s: float
-    """To launch all kernels."""
-    kernels: int
+    works: list[Work]
+    """By call; without kernels where it launches none."""
+    whole: Work
+    """All of them."""
+    clock: Clock
 
-    def to_dict(self) -> Json:
-        """Plain JSON form."""
-        return picked(self)
+    @property
+    def step_s(self) -> float:
+        """What a step takes besides."""
+        return float(self.clock.step_s)
+
+    def launch_s(self, one: Operation) -> float:
+        """Seconds in which the host launches a kernel of a call."""
+        return float(self.clock.launches_s[one.phase == "backward"])
 
 
-def captured_time(captured: Captured, device: Device) -> StepTime:
-    """Seconds of the step on a device. Raises UnknownName for products in a format that the device does not have."""
+def priced_calls(captured: Captured, device: Device) -> Priced:
+    """Every call of the step on a device. Raises UnknownName for products in a format that the device does not have."""
     clocks = {name: Clock(device, name, stack=stack(SOFTWARE)) for name in ("bf16", "fp16", "fp32", "tf32")}
     works = [_work(one, clocks) for one in captured.operations]
     whole = sum(works, Work())
     clock = clocks["bf16"]
     factors = clock.factors_inside(whole)
-    inside = whole.inside(factors)
-    ends = _replayed(captured.operations, (work.inside(factors) for work in works), clock)
-    return StepTime(
-        ends + float(clock.step_s),
-        float(inside.device_s),
-        float(inside.matmul_s),
-        float(inside.attention_s),
-        float(inside.stream_s),
-        sum(float(work.kernels) * _launch_s(one, clock) for one, work in zip(captured.operations, works, strict=True)),
-        int(whole.kernels),
-    )
-
-
-def _replayed(operations: Iterable[Operation], works: Iterable[Work], clock: Clock) -> float:
-    """When the device is done, with the host launching one kernel after the other."""
-    host_s = device_s = 0.0
-    for one, work in zip(operations, works, strict=True):
-        if work.kernels:
-            host_s += float(work.kernels) * _launch_s(one, clock)
-            device_s = max(device_s, host_s) + float(work.device_s)
-    return device_s
-
-
-def _launch_s(one: Operation, clock: Clock) -> float:
-    return float(clock.launches_s[one.phase == "backward"])
+    return Priced([work.inside(factors) for work in works], whole.inside(factors), clock)
 
 
 def _work(one: Operation, clocks: dict[str, Clock]) -> Work:
     """What a call takes."""
     packet, _, overload = one.name.removeprefix("aten.").partition(".")
-    if packet in VIEWS:
+    if packet in VIEWS or one.is_order or one.name in COLLECTIVES:
         return Work()
     tensors = one.tensors()
     sizes_B = [prod(shape) * SIZES.get(dtype, 1) for shape, dtype in tensors]

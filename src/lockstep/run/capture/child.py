@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, unset_fake_temporarily
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import _disable_current_modes
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.attention import Attention
 from lockstep.run.capture.device import install, shapes_alone
+from lockstep.run.capture.groups import CapturedGroup
 from lockstep.run.capture.libraries import prepare
-from lockstep.run.capture.record import BUFFERS, GRADIENTS, PARAMETERS, STATES, Record
+from lockstep.run.capture.libraries.distributed import really
+from lockstep.run.capture.record import BUFFERS, GRADIENTS, PARAMETERS, STATES, Record, local
+from lockstep.run.capture.streams import Order
 from lockstep.run.capture.values import Values, is_program, place
 from lockstep.run.capture.written import write
 
@@ -79,7 +81,7 @@ def name_modules(record: Record) -> dict[str, int]:
         record.name(list(module._buffers.values()), BUFFERS)
         seen |= {id(one): one for one in module._parameters.values() if one is not None}
     record.name(list(seen.values()), PARAMETERS)
-    there = [one for one in seen.values() if isinstance(one, FakeTensor) and record.there(one)]
+    there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)]
     return {
         "parameters": sum(one.numel() for one in there),
         "trained_parameters": sum(one.numel() for one in there if one.requires_grad),
@@ -113,6 +115,18 @@ def _phases(record: Record) -> None:
     torch.autograd._engine_run_backward = backward
 
 
+def _resizing(record: Record) -> None:
+    """Storages whose size changes, as sharded parameters' do, are counted again."""
+    old = torch.UntypedStorage.resize_
+
+    def resize(self: Any, size: int) -> Any:
+        given = old(self, size)
+        record.resized(self)
+        return given
+
+    torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
+
+
 def _data_is_real() -> None:
     """Data is read, shuffled and put together on the processor as it is."""
     from torch.utils.data import DataLoader, dataloader
@@ -125,18 +139,8 @@ def _data_is_real() -> None:
             words.pop(name, None)
         made(self, *args, **words)
 
-    def really(self: Any) -> Any:
-        with _disable_current_modes(), unset_fake_temporarily():
-            return following(self)
-
-    begun = DataLoader.__iter__
-
-    def begin(self: Any) -> Any:
-        with _disable_current_modes(), unset_fake_temporarily():
-            return begun(self)
-
-    DataLoader.__init__, DataLoader.__iter__ = alone, begin  # type: ignore[method-assign]
-    dataloader._BaseDataLoaderIter.__next__ = really  # type: ignore[method-assign]
+    DataLoader.__init__, DataLoader.__iter__ = alone, really(DataLoader.__iter__)  # type: ignore[method-assign]
+    dataloader._BaseDataLoaderIter.__next__ = really(following)  # type: ignore[method-assign]
 
 
 def capture(question: dict[str, Any]) -> dict[str, Any]:
@@ -147,6 +151,8 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     pretence = install(card, (lambda: record.live_B, lambda: record.peak_B), Attention(card.capability))
     pretence.own |= {torch.Tensor.numpy: values.array, torch.Tensor.tolist: values.list}
     steps = Steps(record)
+    Order.note, CapturedGroup.note = record.noted, record.collective  # type: ignore[assignment]
+    _resizing(record)
     notes = prepare()
     register_optimizer_step_pre_hook(steps.begins)
     register_optimizer_step_post_hook(steps.ends)

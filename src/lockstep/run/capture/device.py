@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -27,10 +26,9 @@ from torch.utils._pytree import tree_map
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
+from lockstep.run.capture.cuda import SEEN, answer, index
 
 NAME = "gpu_of_the_catalog"
-SEEN = "cuda"
-"""The device that programs see."""
 
 
 class _Module(registration._DummyBackendModule):
@@ -45,8 +43,8 @@ class _Module(registration._DummyBackendModule):
     def set_rng_state(self, state: Any, device: Any = None) -> None:
         pass
 
-    def synchronize(self, device: Any = None) -> None:
-        pass
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch.cuda, name)
 
 
 class Pretence(TorchFunctionMode):
@@ -80,8 +78,11 @@ def _lifted(make: Callable[..., torch.Tensor], data: Any, *args: Any, device: An
 
 
 def _card(device: Any = None) -> torch.device:
-    index = device if isinstance(device, int) else getattr(torch.device(device or SEEN), "index", None)
-    return torch.device(NAME, index or 0)
+    """The card, by whatever number it is called."""
+    asked = device if isinstance(device, int) else getattr(torch.device(device or SEEN), "index", None)
+    if asked not in (None, 0, index()):
+        raise RuntimeError(f"the program uses {SEEN}:{asked}, and what is captured is the card {SEEN}:{index()} alone")
+    return torch.device(NAME, 0)
 
 
 def _inside(one: Any) -> Any:
@@ -102,7 +103,7 @@ def _outside(one: FakeTensor) -> torch.device:
     if one.fake_mode.in_kernel_invocation:
         return torch.device("meta")
     found = one.fake_device
-    return torch.device(SEEN, found.index or 0) if found.type == NAME and not _Depth.inner else found
+    return torch.device(SEEN, index()) if found.type == NAME and not _Depth.inner else found
 
 
 def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], attention: Callable[..., Any]) -> Pretence:
@@ -119,7 +120,7 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     pretence.kernels = _kernels()  # type: ignore[attr-defined]
     pretence.casts = Casts(NAME)  # type: ignore[attr-defined]
     _engine(pretence)
-    _answers(card, *held)
+    answer(card, *held)
     return pretence
 
 
@@ -205,73 +206,6 @@ def _engine(pretence: Pretence) -> None:
 
     graph._engine_run_backward = run
     torch.autograd._engine_run_backward = run
-
-
-class Stream:
-    """A stream or an event: work is in order."""
-
-    def __init__(self, *args: Any, **words: Any) -> None:
-        self.device, self.cuda_stream, self.priority = torch.device(SEEN, 0), 0, 0
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        pass
-
-    def elapsed_time(self, other: Any) -> float:
-        """Milliseconds: no time passes."""
-        return 1.0
-
-    def query(self) -> bool:
-        """All is done."""
-        return True
-
-    def record(self, *args: Any) -> Stream:
-        """Nothing to wait for."""
-        return self
-
-    record_event = record
-    wait = wait_event = wait_stream = synchronize = record
-
-
-PROCESSORS = 132
-"""Of an H100, for every card: the catalog does not know them."""
-SILENT = """init _lazy_init _lazy_call synchronize empty_cache set_device manual_seed manual_seed_all ipc_collect
-    reset_peak_memory_stats reset_max_memory_allocated set_rng_state set_rng_state_all set_stream set_sync_debug_mode
-    set_per_process_memory_fraction"""
-"""What `torch.cuda` does without an answer."""
-
-
-def _answers(card: Card, allocated: Callable[[], int], peak: Callable[[], int]) -> None:
-    """What `torch.cuda` says."""
-    properties = SimpleNamespace(
-        name=card.name, total_memory=card.memory_B, major=card.capability[0], minor=card.capability[1],
-        multi_processor_count=PROCESSORS, is_integrated=False, warp_size=32, gcnArchName="",
-    )  # fmt: skip
-    says: dict[str, Any] = {
-        "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0,
-        "get_device_name": card.name, "get_device_capability": card.capability, "get_device_properties": properties,
-        "is_bf16_supported": card.capability >= (8, 0), "is_current_stream_capturing": False, "_is_in_bad_fork": False,
-        "get_arch_list": ["sm_80", "sm_90"], "memory_stats": {}, "utilization": 0, "default_stream": Stream(),
-        "current_stream": Stream(), "get_rng_state_all": [], "initial_seed": 0, "device_memory_used": 0,
-        **dict.fromkeys(SILENT.split()),
-    }  # fmt: skip
-    cuda = torch.cuda
-    for name, answer in says.items():
-        setattr(cuda, name, lambda *args, answer=answer, **words: answer)
-    for name in ("memory_allocated", "memory_reserved"):
-        setattr(cuda, name, lambda *args: allocated())
-    for name in ("max_memory_allocated", "max_memory_reserved"):
-        setattr(cuda, name, lambda *args: peak())
-    cuda.mem_get_info = lambda *args: (card.memory_B - allocated(), card.memory_B)
-    cuda.get_rng_state = lambda *args: torch.zeros(16, dtype=torch.uint8)
-    cuda.Stream = cuda.Event = Stream  # type: ignore[assignment, misc]
-    cuda.stream = lambda stream: stream or Stream()  # type: ignore[assignment, return-value]
-    torch.version.cuda = "13.0"
-    if hasattr(torch, "accelerator"):
-        torch.accelerator.is_available = lambda *args: True
-        torch.accelerator.current_accelerator = lambda *args, **words: torch.device(SEEN)
 
 
 @contextmanager

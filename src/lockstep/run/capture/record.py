@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.flop_counter import flop_registry
 
+from lockstep.describe.captured import READ
 from lockstep.run.capture.device import NAME
+from lockstep.run.capture.groups import Functional
+from lockstep.run.capture.streams import Order
 
 BLOCK_B = 512
 """Bytes to whose multiple the allocator of a GPU rounds a tensor up."""
@@ -43,6 +46,11 @@ class Operation:
     flops: int = 0
     causal: bool = False
     """Whether it is attention under a causal mask."""
+    stream: int = 0
+    event: int = 0
+    """What a row of streams records or waits for."""
+    group: str = ""
+    """The ranks of a collective."""
 
 
 class Uncounted(Exception):
@@ -74,6 +82,18 @@ PRODUCTS = ("mm", "conv", "dot_product_attention", "matmul", "linear_backward")
 """What names of products have in them."""
 
 
+@dataclass(slots=True)
+class Holder:
+    """What is known of the bytes of a storage, whose size may change."""
+
+    life: Life | None = None
+
+
+def local(one: torch.Tensor) -> torch.Tensor:
+    """A tensor's part on this rank."""
+    return getattr(one, "_local_tensor", one)
+
+
 @dataclass
 class Record(TorchDispatchMode):
     """The operations of a program and the tensors on the card, until a step of it is known."""
@@ -87,7 +107,8 @@ class Record(TorchDispatchMode):
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.known: weakref.WeakKeyDictionary[Any, Life] = weakref.WeakKeyDictionary()
+        self.known: weakref.WeakKeyDictionary[Any, Holder] = weakref.WeakKeyDictionary()
+        self.functional = Functional()
         self.live_B = self.peak_B = self.modules = 0
         register_module_forward_pre_hook(self._entered)
         register_module_forward_hook(self._left, always_call=True)
@@ -99,24 +120,42 @@ class Record(TorchDispatchMode):
         self.modules -= 1
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(not issubclass(one, FakeTensor) for one in types):
+            return NotImplemented  # A tensor of many ranks, which calls what it does on this one.
         kwargs = kwargs or {}
         found = self.answer(function, args)
         if found is not NotImplemented:
+            if self.there(args[0]):
+                self.noted(READ, Order.current.number)
             return found
         if getattr(kwargs.get("device"), "type", "") == NAME:
             args = tree_map(self._unknown, args)
         given = function(*args, **kwargs)
+        if self.functional(function, args, given):
+            return given
         tensors = [one for one in tree_iter(given) if isinstance(one, torch.Tensor)]
         read = [one for one in tree_iter((args, kwargs)) if isinstance(one, torch.Tensor)]
         if function.namespace != "prim" and any(self.there(one) for one in (*tensors, *read)):
-            for one in tensors:
-                self.saw(one)
-            shapes = tuple((tuple(one.shape), str(one.dtype).removeprefix("torch.")) for one in (*read, *tensors))
-            phase = "recompute" if self.phase == "backward" and self.modules else self.phase
             flops = counted_flops(function, args, kwargs, given)
             causal = flops > 0 and _is_causal(function, args, kwargs)
-            self.operations.append(Operation(str(function), phase, shapes, len(read), flops, causal))
+            self._add(str(function), read, tensors, flops=flops, causal=causal, stream=Order.current.number)
         return given
+
+    def _add(self, name: str, read: Sequence[torch.Tensor], gives: Sequence[torch.Tensor], **words: Any) -> None:
+        for one in gives:
+            self.saw(one)
+        shapes = tuple((tuple(one.shape), str(one.dtype).removeprefix("torch.")) for one in (*read, *gives))
+        phase = "recompute" if self.phase == "backward" and self.modules else self.phase
+        self.operations.append(Operation(name, phase, shapes, len(read), **words))
+
+    def noted(self, name: str, stream: int, event: int = 0) -> None:
+        """Adds a row of streams."""
+        self._add(name, (), (), stream=stream, event=event)
+
+    def collective(self, op: str, reads: Any, gives: Any, group: str, stream: int) -> None:
+        """Adds a collective of tensors on the card."""
+        if any(self.there(one) for one in (*reads, *gives)):
+            self._add(op, reads, gives, stream=stream, group=group)
 
     def _unknown(self, one: Any) -> Any:
         """A tensor of the processor without what is known of its values, as it is when it moves to the card."""
@@ -129,7 +168,7 @@ class Record(TorchDispatchMode):
 
     def there(self, one: torch.Tensor) -> bool:
         """Whether a tensor is on the card."""
-        return getattr(one, "fake_device", one.device).type == NAME
+        return getattr(local(one), "fake_device", one.device).type == NAME
 
     def saw(self, one: torch.Tensor) -> None:
         """Counts the bytes of a tensor on the card from now on, once."""
@@ -138,22 +177,38 @@ class Record(TorchDispatchMode):
         storage = one.untyped_storage()
         if storage in self.known:
             return
-        size_B = -(-storage.nbytes() // BLOCK_B) * BLOCK_B
-        life = Life(size_B, len(self.operations))
-        self.known[storage] = life
-        self.lives.append(life)
-        self.live_B += size_B
-        self.peak_B = max(self.peak_B, self.live_B)
-        weakref.finalize(storage, self._died, life)
+        holder = self.known[storage] = Holder()
+        self._begins(holder, storage.nbytes())
+        weakref.finalize(storage, self._ends, holder)
 
-    def _died(self, life: Life) -> None:
-        life.died = len(self.operations)
-        self.live_B -= life.size_B
+    def _begins(self, holder: Holder, nbytes: int) -> None:
+        if not nbytes:
+            return
+        life = holder.life = Life(-(-nbytes // BLOCK_B) * BLOCK_B, len(self.operations))
+        self.lives.append(life)
+        self.live_B += life.size_B
+        self.peak_B = max(self.peak_B, self.live_B)
+
+    def _ends(self, holder: Holder) -> None:
+        if holder.life is not None:
+            holder.life.died = len(self.operations)
+            self.live_B -= holder.life.size_B
+            holder.life = None
+
+    def resized(self, storage: Any) -> None:
+        """Counts the bytes of a storage again, whose size was changed."""
+        holder = self.known.get(storage)
+        if holder is not None:
+            category = KEPT if holder.life is None else holder.life.category
+            self._ends(holder)
+            self._begins(holder, storage.nbytes())
+            if holder.life is not None:
+                holder.life.category = category
 
     def name(self, tensors: Any, category: str) -> None:
         """Says what tensors are."""
         for one in tree_iter(tensors):
             if isinstance(one, torch.Tensor) and self.there(one):
-                life = self.known.get(one.untyped_storage())
-                if life is not None:
-                    life.category = category
+                holder = self.known.get(local(one).untyped_storage())
+                if holder is not None and holder.life is not None:
+                    holder.life.category = category

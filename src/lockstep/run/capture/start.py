@@ -19,14 +19,18 @@ from lockstep.describe.hardware import Cluster
 from lockstep.describe.hardware.card import card_of
 
 CHILD = "lockstep.run.capture.child"
-APART = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-"""Variables of a launcher, which the process does not see."""
+LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+"""Variables of a launcher, which the process sees as they are for the rank that is captured."""
 
 
 def capture(
-    script: str | Path, arguments: Sequence[str], cluster: Cluster, out: str | Path, answers: Mapping[str, str]
-) -> Captured:
-    """A step of a script, written to `out`. Raises BadInput with what the program did that cannot be captured."""
+    script: str | Path, arguments: Sequence[str], cluster: Cluster, out: str | Path, answers: Mapping[str, str],
+    ranks: int = 1, rank: int = 0,
+) -> Captured:  # fmt: skip
+    """A step of a script as rank `rank` of `ranks`, written to `out`.
+
+    Raises BadInput with what the program did that cannot be captured.
+    """
     if find_spec("torch") is None:
         raise not_installed("lockstep capture needs torch", "measure", "SCRIPT")
     if not os.path.isfile(script):
@@ -39,22 +43,33 @@ def capture(
             "card": asdict(card_of(cluster.device)),
             "cluster": cluster.name,
             "answers": dict(answers),
+            "ranks": ranks,
+            "rank": rank,
             "out": str(Path(out).resolve()),
             "result": str(result),
         }
         asked = Path(folder) / "question.json"
         asked.write_text(json.dumps(question), "utf-8")
-        said = _run([sys.executable, "-m", CHILD, str(asked)])
+        said = _run([sys.executable, "-m", CHILD, str(asked)], launched(cluster, ranks, rank))
         answer: Json = json.loads(result.read_text("utf-8")) if os.path.isfile(result) else {"error": _last(said)}
     if "error" in answer:
         raise BadInput(str(answer["error"]), str(script))
     return read_captured(out)
 
 
-def _run(command: Sequence[str]) -> str:
+def launched(cluster: Cluster, ranks: int, rank: int) -> dict[str, str]:
+    """What torchrun tells a rank, on nodes of the cluster; nothing where there is one rank."""
+    if ranks == 1:
+        return {}
+    near = min(ranks, cluster.num_devices // cluster.num_nodes)
+    values = (rank, ranks, rank % near, near, rank // near, "localhost", 29500)
+    return {name: str(value) for name, value in zip(LAUNCHER, values, strict=True)}
+
+
+def _run(command: Sequence[str], launcher: Mapping[str, str]) -> str:
     """Runs the process to its end and gives what it printed; it ends with this one, also where that is killed."""
-    kept = {name: value for name, value in os.environ.items() if name not in APART}
-    environment = {**kept, "CUDA_VISIBLE_DEVICES": "0", "TOKENIZERS_PARALLELISM": "false"}
+    kept = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
+    environment = {**kept, **launcher, "CUDA_VISIBLE_DEVICES": "0", "TOKENIZERS_PARALLELISM": "false"}
     heard, kept_open = os.pipe()  # The child ends when the other end is closed, by whatever.
     with subprocess.Popen(
         [*command, str(heard)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

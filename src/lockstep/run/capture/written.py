@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from lockstep.describe.captured import OPERATIONS, PROGRAM, SCHEMA, TENSORS
+from lockstep.run.capture.groups import CapturedGroup
 from lockstep.run.capture.record import Operation, Record
 from lockstep.run.capture.values import Values
 
@@ -25,6 +26,7 @@ def write(
     question: dict[str, Any], record: Record, start: int, values: Values, counts: dict[str, int], notes: list[str]
 ) -> None:
     """Writes the operations from `start` on, and the tensors that live there."""
+    operations = record.operations[start:]
     program = {
         "schema": SCHEMA,
         "script": Path(question["script"]).name,
@@ -38,8 +40,10 @@ def write(
             for (place, kind, answer), times in sorted(values.asked.items())
         ],
         "notes": notes,
+        "rank": question["rank"],
+        "ranks": question["ranks"],
+        "groups": {name: CapturedGroup.ranks[name] for name in sorted({one.group for one in operations} - {""})},
     }
-    operations = record.operations[start:]
     lives = [one for one in record.lives if one.died is None or one.died > start]
     tensors = (
         (one.size_B, max(0, one.born - start), "" if one.died is None else one.died - start, one.category)
@@ -47,7 +51,7 @@ def write(
     )
     parts = {
         PROGRAM: json.dumps(program, indent=1),
-        OPERATIONS: _table(("name", "phase", "shapes", "reads", "flops", "causal"), map(_row, operations)),
+        OPERATIONS: _table(OPERATION, map(_row, operations)),
         TENSORS: _table(("size_B", "born", "died", "category"), tensors),
     }
     path = Path(question["out"])
@@ -61,9 +65,12 @@ def write(
         part.unlink(missing_ok=True)
 
 
-def _row(one: Operation) -> tuple[str, str, str, int, int, int]:
+OPERATION = ("name", "phase", "shapes", "reads", "flops", "causal", "stream", "event", "group")
+
+
+def _row(one: Operation) -> tuple[str, str, str, int, int, int, int, int, str]:
     shapes = ";".join("x".join(map(str, shape)) + f":{dtype}" for shape, dtype in one.shapes)
-    return one.name, one.phase, shapes, one.reads, one.flops, int(one.causal)
+    return one.name, one.phase, shapes, one.reads, one.flops, int(one.causal), one.stream, one.event, one.group
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -12,12 +12,13 @@ from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.words.calling import strict
 from lockstep.show.verbs.words.named import Cluster
 from lockstep.show.verbs.words.option import Argument, Option
-from lockstep.show.verbs.words.question import read_cluster
+from lockstep.show.verbs.words.quantity import Quantity
+from lockstep.show.verbs.words.question import read_cluster, whole
 
 if TYPE_CHECKING:
     from lockstep.describe.captured import Captured
-    from lockstep.price.kernels.captured import StepTime
     from lockstep.price.layout import Memory
+    from lockstep.price.step.captured import StepTime
 
 SUFFIX = ".capture"
 FILE = f"step{SUFFIX}"
@@ -35,6 +36,9 @@ ANSWER = Option(
     "truths are true.",
     repeated=True,
 )
+
+RANKS = Option("W", "How many ranks torchrun would start, for a program that trains on several.", default="1")
+RANK = Option("R", "The rank that is captured.", default="0")
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,14 +58,31 @@ class CapturedMemory(Shown):
 
     @cached_property
     def time(self) -> "StepTime | None":
-        """Seconds of the step; None where the device has not the formats of its products."""
+        """Seconds of the step; None where they cannot be told, as `untimed` says."""
+        return self._timed[0]
+
+    @property
+    def untimed(self) -> str:
+        """Why there is no time; empty where there is one."""
+        return self._timed[1]
+
+    @cached_property
+    def _timed(self) -> "tuple[StepTime | None, str]":
         from lockstep.base.errors import UnknownName
-        from lockstep.price.kernels.captured import captured_time
+        from lockstep.price.step.captured import captured_time
 
         try:
-            return captured_time(self.captured, self.cluster.device)
+            return captured_time(self.captured, self.cluster), ""
         except UnknownName:
-            return None
+            return None, f"the {self.cluster.device.name} has no products in the formats of this step"
+        except BadInput as error:
+            return None, error.message
+
+    @property
+    def name(self) -> str:
+        """The command that was captured."""
+        program = self.captured.program
+        return " ".join([program["script"], *program["arguments"]])
 
     @property
     def fits(self) -> bool:
@@ -105,6 +126,8 @@ def capture(
     cluster: Annotated[str | Path | Cluster | None, CARD] = None,
     out: Annotated[str | Path, Option("FILE", "File for the step.", "-o", default=FILE)] = FILE,
     answer: Annotated[Mapping[str, str] | Sequence[str], ANSWER] = (),
+    ranks: Annotated[Quantity, RANKS] = 1,
+    rank: Annotated[Quantity, RANK] = 0,
 ) -> CapturedMemory:
     """Runs a training script without a GPU until a step is known, and writes what it would have done on the card.
 
@@ -118,7 +141,11 @@ def capture(
         raise BadInput(f"must end in {SUFFIX}, got {out}", "--out")
     script, *arguments = program
     machine = read_cluster(cluster)
-    found = run(script, arguments, machine, out, _answers(answer))
+    number = whole(ranks, "--ranks", minimum=1)
+    which = whole(rank, "--rank", minimum=0)
+    if which >= number:
+        raise BadInput(f"must be less than the {number} ranks, got {which}", "--rank")
+    found = run(script, arguments, machine, out, _answers(answer), number, which)
     return CapturedMemory(found, machine, str(out))
 
 

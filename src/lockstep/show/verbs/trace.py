@@ -1,4 +1,4 @@
-"""The verb `trace`: a collective or a pipeline as a file for Perfetto or chrome://tracing."""
+"""The verb `trace`: a collective, a pipeline or a captured step as a file for Perfetto or chrome://tracing."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import parse_size_B
+from lockstep.show.verbs.capture import is_capture, read_capture
 from lockstep.show.verbs.pipeline import TRANSFER, StageWords, pipeline
 from lockstep.show.verbs.words.algorithms import check_switch
 from lockstep.show.verbs.words.calling import strict
@@ -81,7 +82,9 @@ class Trace(Shown):
 
 
 WHAT = Argument(
-    "WHAT", "What to simulate: pipeline, or a collective such as all-reduce or all-to-all.", names="programs"
+    "WHAT",
+    "What to simulate: pipeline, a collective such as all-reduce or all-to-all, or a captured step, step.capture.",
+    names="programs",
 )
 OUT = Option("FILE", "Output file, ending in .json.gz; ui.perfetto.dev and chrome://tracing open it.", flag="-o")
 FORM = Option(
@@ -101,7 +104,7 @@ def trace(
     form: Annotated[str, FORM] = "perfetto",
     **words: Unpack[TraceWords],
 ) -> Trace:
-    """Simulates `what`, `pipeline` or the name of a collective, and writes the trace; nothing on bad input.
+    """Simulates `what`, `pipeline`, a collective or a captured step, and writes the trace; nothing on bad input.
 
     `form`: `perfetto` writes one file, `kineto` a folder with a file per rank.
 
@@ -109,6 +112,8 @@ def trace(
     """
     if form not in FORMS:
         raise UnknownName("form of a trace", form, FORMS, "--as")
+    if is_capture(what):
+        return _captured(what, trace_path(out, "--out"), form, words)
     path = trace_path(out, "--out") if form == "perfetto" else _new_folder(out, "--out")
     given: Json = {name: value for name, value in words.items() if value is not None}
     known = PipelineWords if what == "pipeline" else CollectiveWords
@@ -121,6 +126,19 @@ def trace(
         write_ranks(timeline, path, "--out")
         return Trace(str(path), what, timeline)
     return _written(timeline, path, what, "--out")
+
+
+def _captured(what: str, path: Path, form: str, words: TraceWords) -> Trace:
+    """The captured step on `cluster`, or on the card that it was captured for."""
+    from lockstep.price.step.captured import captured_timeline
+
+    for name, value in words.items():
+        if value is not None and name != "cluster":
+            raise BadInput("does not belong to a captured step", f"--{name.replace('_', '-')}")
+    if form != "perfetto":
+        raise BadInput("does not belong to a captured step", "--as")
+    found = read_capture(what, words.get("cluster"))
+    return _written(captured_timeline(found.captured, found.cluster), path, f"step of {found.name}", "--out")
 
 
 @strict

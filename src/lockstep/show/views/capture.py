@@ -29,8 +29,8 @@ def render(found: CapturedMemory, out: Console) -> None:
     """Prints whether the step fits, what fills the memory, and what the program was told."""
     memory, step, device = found.memory, found.captured, found.cluster.device
     program = step.program
-    title = " ".join([program["script"], *program["arguments"]])
-    out.print(Text(f"{title} on one {device.name}", style="bold green" if found.fits else "bold red"))
+    of = f", rank {program['rank']} of {step.ranks:,}" if step.ranks > 1 else ""
+    out.print(Text(f"{found.name} on one {device.name}{of}", style="bold green" if found.fits else "bold red"))
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
     risk = format_risk(float(memory.out_of_memory_frac))
     say = "It fits" if found.fits else "It does not fit"
@@ -62,12 +62,17 @@ def render(found: CapturedMemory, out: Console) -> None:
 
 def _time(found: CapturedMemory) -> str:
     """How long a step takes, and where it goes."""
-    time, device = found.time, found.cluster.device
+    time = found.time
     if time is None:
-        return f"No time: the {device.name} has no products in the formats of this step."
+        return f"No time: {found.untimed}."
     parts = f"products {format_time(time.products_s)}, attention {format_time(time.attention_s)}"
     host = f"the host launches {time.kernels:,} kernels in {format_time(time.host_s)}"
-    return f"{format_time(time.step_time_s)} per step: {parts}, other kernels {format_time(time.other_s)}; {host}."
+    talk = ""
+    if time.communication_s:
+        exposed = format_time(time.exposed_communication_s)
+        talk = f"; collectives {format_time(time.communication_s)}, {exposed} of them with no kernel beside them"
+    others = format_time(time.other_s)
+    return f"{format_time(time.step_time_s)} per step: {parts}, other kernels {others}{talk}; {host}."
 
 
 def _values(found: CapturedMemory, out: Console) -> None:

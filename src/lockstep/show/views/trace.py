@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 def render(found: Trace, out: Console) -> None:
     """Prints the summary."""
-    line = found.timeline
+    line, ranks = found.timeline, found.timeline.program.ranks
     out.print(Text(f"{found.path}: {found.what}, {format_time(line.makespan_s)}", style="bold"))
     out.print(
-        f"{line.program.ranks} ranks, {len(line.program)} operations, {format_frac(line.utilization_frac)} computing; "
+        f"{ranks} rank{'s' if ranks > 1 else ''}, {len(line.program)} operations, {format_frac(line.utilization_frac)} computing; "
         "open it with ui.perfetto.dev"
     )
     heading(out, "Critical path")
@@ -44,6 +44,7 @@ COMMAND = Command(
         "lockstep trace all-reduce --ranks 8 --size 100MB --algorithm ring --latency 5us --bandwidth "
         "25GB/s -o ring.json.gz",
         "lockstep trace pipeline --stages 4 --microbatches 8 --as kineto -o ranks",
+        "lockstep trace step.capture -c dgx-h100:8 -o step.json.gz",
     ),
     render=render,
     picture=plot_trace,

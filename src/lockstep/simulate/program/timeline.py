@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 COMPUTES = (Kind.COMPUTE, Kind.REDUCE, Kind.COPY)
+LAUNCHES = "launches"
+"""The stream of a host, which launches what the others do and computes nothing."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,7 +90,13 @@ class Timeline(Shown):
     @cached_property
     def computing_s(self) -> Array:
         """Seconds each rank computes (compute, reduce, copy; overlapping spans once)."""
-        return self._covered_s(np.isin(self.program.kind, COMPUTES))
+        return self._covered_s(np.isin(self.program.kind, COMPUTES) & self._on_device)
+
+    @cached_property
+    def _on_device(self) -> Array:
+        streams = self.program.streams
+        found: Array = self.program.stream != (streams.index(LAUNCHES) if LAUNCHES in streams else -1)
+        return found
 
     @cached_property
     def communicating_s(self) -> Array:
@@ -98,7 +106,7 @@ class Timeline(Shown):
     @cached_property
     def exposed_s(self) -> Array:
         """Seconds each rank communicates and does not compute."""
-        return self._covered_s(np.ones(len(self.program), dtype=bool)) - self.computing_s
+        return self._covered_s(self._on_device) - self.computing_s
 
     @cached_property
     def waiting_s(self) -> Array:

@@ -1,23 +1,103 @@
-"""torch.distributed: programs of several ranks are refused until their collectives are captured."""
+"""torch.distributed: every group is one without other ranks, and objects that ranks exchange are this one's own.
+
+Source: pytorch v2.13.0, torch/distributed/distributed_c10d.py (_new_process_group_helper), device_mesh.py.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
-import torch.distributed
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.distributed import device_mesh, distributed_c10d
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from lockstep.run.capture.groups import CapturedGroup
+
+BACKEND = "captured"
 
 
-class DistributedProgram(Exception):
-    """A program of several ranks."""
+class RanksNotSaid(Exception):
+    """A program of several ranks, of unknown number."""
 
 
 def prepare(notes: list[str]) -> None:
-    """Refuses process groups."""
+    """Groups without other ranks, whatever backend a program asks for."""
+    dist.Backend.register_backend(BACKEND, _made, devices=["cpu", "cuda"])
+    _replace("init_process_group", _begun(distributed_c10d.init_process_group))
+    _replace("new_group", _on_our_backend(distributed_c10d.new_group))
+    _replace("init_device_mesh", really(device_mesh.init_device_mesh))
+    _objects()
+    for kind, part in ((DTensor, "_local_tensor"), (AsyncCollectiveTensor, "elem")):
+        kind.device = property(_device_of(part))  # type: ignore[assignment]
+    for name in ("__init__", "__getitem__", "_flatten", "_unflatten"):
+        if hasattr(device_mesh.DeviceMesh, name):
+            setattr(device_mesh.DeviceMesh, name, really(getattr(device_mesh.DeviceMesh, name)))
 
-    def refused(*args: Any, **words: Any) -> None:
-        raise DistributedProgram(
-            "torch.distributed.init_process_group: programs of several ranks are not captured yet; run the script as "
-            "one process, without torchrun's environment"
-        )
 
-    torch.distributed.init_process_group = refused
+def _made(store: Any, rank: int, ranks: int, timeout: Any) -> CapturedGroup:
+    return CapturedGroup(rank, ranks)
+
+
+def _device_of(part: str) -> Callable[[Any], Any]:
+    """The device of a tensor of many ranks is that of its part on this one, as the program sees it."""
+    return lambda one: getattr(one, part).device if hasattr(one, part) else torch.Tensor.device.__get__(one)  # type: ignore[attr-defined]
+
+
+def _replace(name: str, made: Any) -> None:
+    for module in (dist, distributed_c10d, device_mesh):
+        if hasattr(module, name):
+            setattr(module, name, made)
+
+
+def really(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that runs on the processor as it is, with values."""
+
+    def run(*args: Any, **words: Any) -> Any:
+        with _disable_current_modes(), unset_fake_temporarily():
+            return function(*args, **words)
+
+    return run
+
+
+def _begun(old: Callable[..., Any]) -> Callable[..., Any]:
+    def begin(*args: Any, **words: Any) -> None:
+        if "RANK" not in os.environ:
+            raise RanksNotSaid("the program trains on several ranks: say of how many it is one, as in --ranks 8")
+        rank, ranks = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
+        old(BACKEND, store=dist.HashStore(), rank=rank, world_size=ranks)
+
+    return begin
+
+
+def _on_our_backend(old: Callable[..., Any]) -> Callable[..., Any]:
+    def new(ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, *args: Any,
+            **words: Any) -> Any:  # fmt: skip
+        return old(ranks, timeout, BACKEND, None, *args, **words | {"device_id": None})
+
+    return new
+
+
+def _objects() -> None:
+    """Every rank has the object that this one has."""
+
+    def gathered(objects: list[Any], one: Any, *args: Any, **words: Any) -> None:
+        objects[:] = [one] * len(objects)
+
+    def gathered_at(one: Any, objects: list[Any] | None = None, *args: Any, **words: Any) -> None:
+        if objects is not None:
+            objects[:] = [one] * len(objects)
+
+    def scattered(out: list[Any], objects: list[Any] | None = None, *args: Any, **words: Any) -> None:
+        if objects:
+            out[0] = objects[0]
+
+    _replace("all_gather_object", gathered)
+    _replace("gather_object", gathered_at)
+    _replace("broadcast_object_list", lambda *args, **words: None)
+    _replace("scatter_object_list", scattered)

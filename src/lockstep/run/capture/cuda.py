@@ -1,0 +1,71 @@
+"""What `torch.cuda` says of the card that is not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from lockstep.describe.hardware.card import Card
+from lockstep.run.capture import streams
+
+SEEN = streams.SEEN
+PROCESSORS = 132
+"""Of an H100, for every card: the catalog does not know them."""
+SILENT = """init _lazy_init _lazy_call empty_cache set_device manual_seed manual_seed_all ipc_collect
+    reset_peak_memory_stats reset_max_memory_allocated set_rng_state set_rng_state_all set_sync_debug_mode
+    set_per_process_memory_fraction"""
+"""What `torch.cuda` does without an answer."""
+
+
+ORDER = ("current_stream", "default_stream", "set_stream", "stream", "synchronize")
+"""What it does with streams."""
+
+
+def index() -> int:
+    """The card's number in its node, as a launcher says it."""
+    return int(os.environ.get("LOCAL_RANK", 0))
+
+
+def answer(card: Card, allocated: Callable[[], int], peak: Callable[[], int]) -> None:
+    """What `torch.cuda` says."""
+    properties = SimpleNamespace(
+        name=card.name, total_memory=card.memory_B, major=card.capability[0], minor=card.capability[1],
+        multi_processor_count=PROCESSORS, is_integrated=False, warp_size=32, gcnArchName="",
+    )  # fmt: skip
+    says: dict[str, Any] = {
+        "is_available": True, "is_initialized": True,
+        "device_count": int(os.environ.get("LOCAL_WORLD_SIZE", 1)), "current_device": index(),
+        "get_device_name": card.name, "get_device_capability": card.capability, "get_device_properties": properties,
+        "is_bf16_supported": card.capability >= (8, 0), "is_current_stream_capturing": False, "_is_in_bad_fork": False,
+        "get_arch_list": ["sm_80", "sm_90"], "memory_stats": {}, "utilization": 0, "get_rng_state_all": [],
+        "initial_seed": 0, "device_memory_used": 0,
+        **dict.fromkeys(SILENT.split()),
+    }  # fmt: skip
+    cuda = torch.cuda
+    for name, answer in says.items():
+        setattr(cuda, name, lambda *args, answer=answer, **words: answer)
+    for name in ("memory_allocated", "memory_reserved"):
+        setattr(cuda, name, lambda *args: allocated())
+    for name in ("max_memory_allocated", "max_memory_reserved"):
+        setattr(cuda, name, lambda *args: peak())
+    cuda.mem_get_info = lambda *args: (card.memory_B - allocated(), card.memory_B)
+    cuda.get_rng_state = lambda *args: torch.zeros(16, dtype=torch.uint8)
+    for name in ("Stream", "Event", *ORDER):
+        setattr(cuda, name, getattr(streams, name))
+    torch.version.cuda = "13.0"
+    _accelerator()
+
+
+def _accelerator() -> None:
+    """The same by the names that are not of one maker."""
+    torch.Stream, torch.Event = streams.Stream, streams.Event  # type: ignore[assignment, misc]
+    torch._C._get_accelerator = lambda *args: torch.device(SEEN)
+    said = {"is_available": True, "current_accelerator": torch.device(SEEN), "current_device_index": index()}
+    for name, one in said.items():
+        setattr(torch.accelerator, name, lambda *args, one=one, **words: one)
+    for name in ("device_count", *ORDER):
+        setattr(torch.accelerator, name, getattr(torch.cuda, name))
