@@ -14,6 +14,7 @@ import shutil
 import sys
 import threading
 import traceback
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,15 @@ def name_modules(record: Record) -> dict[str, int]:
     record.name(list(seen.values()), PARAMETERS)
     there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)]
     return {
-        "parameters": sum(one.numel() for one in there),
-        "trained_parameters": sum(one.numel() for one in there if one.requires_grad),
+        "parameters": sum(_whole(one) for one in there),
+        "trained_parameters": sum(_whole(one) for one in there if one.requires_grad),
     }
+
+
+def _whole(one: torch.Tensor) -> int:
+    """Elements of a parameter on all ranks, also where it is a part of a flat one."""
+    size: torch.Size = getattr(one, "_unpadded_unsharded_size", one.shape)
+    return size.numel()
 
 
 def _run(question: dict[str, Any], steps: Steps) -> None:
@@ -113,6 +120,14 @@ def _phases(record: Record) -> None:
 
     graph._engine_run_backward = backward
     torch.autograd._engine_run_backward = backward
+
+
+KEPT = "record_stream: bytes that a stream keeps after their tensor is gone are not counted"
+
+
+def _kept_by_stream(one: torch.Tensor, notes: list[str], stream: object) -> None:
+    if KEPT not in notes:
+        notes.append(KEPT)
 
 
 def _resizing(record: Record) -> None:
@@ -154,6 +169,7 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     Order.note, CapturedGroup.note = record.noted, record.collective  # type: ignore[assignment]
     _resizing(record)
     notes = prepare()
+    torch.Tensor.record_stream = partialmethod(_kept_by_stream, notes)  # type: ignore[assignment, method-assign]
     register_optimizer_step_pre_hook(steps.begins)
     register_optimizer_step_post_hook(steps.ends)
     _phases(record)
@@ -168,7 +184,7 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     except DynamicOutputShapeException as error:
         return {"error": f"{error.func} at {_line(error)} gives a tensor whose size depends on its values; {REMEDY}"}
     except BaseException as error:  # SystemExit too: a program may end itself.
-        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        said = f"{type(error).__name__}: {next((line for line in str(error).splitlines() if line.strip()), '')}"
         return {"error": f"{said} at {_line(error)}", "trace": traceback.format_exc()}
     write(question, record, steps.start, values, counts, notes)
     return {}

@@ -12,6 +12,7 @@ torch/_subclasses/fake_tensor.py.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -57,6 +58,8 @@ class Pretence(TorchFunctionMode):
             torch.Tensor.is_cuda.__get__: lambda one: one.device.type == SEEN,  # type: ignore[attr-defined]
             torch.Tensor.cuda: lambda one, device=None, **words: one.to(_card(device), **words),
             torch.Tensor.pin_memory: lambda one, *args: one,
+            torch.Tensor.data_ptr: address,
+            torch.Tensor.data.__set__: _set_data,
             **{make: partial(_lifted, make) for make in (torch.tensor, torch.as_tensor, torch.asarray)},
         }
 
@@ -75,6 +78,48 @@ def _lifted(make: Callable[..., torch.Tensor], data: Any, *args: Any, device: An
         return make(data, *args, device=device, **words)
     made = make(data, *args, device="cpu", **words)
     return made if device is None else made.to(device)
+
+
+def _set_data(one: torch.Tensor, made: torch.Tensor) -> None:
+    """`tensor.data = ...`: one of another device takes its place, as PyTorch's own code lets it on real devices."""
+    if one.device == made.device:
+        torch.Tensor.data.__set__(one, made)  # type: ignore[attr-defined]
+        return
+    with torch.no_grad():
+        other = made.detach()
+        other = torch.nn.Parameter(other, one.requires_grad) if isinstance(one, torch.nn.Parameter) else other
+    torch.utils.swap_tensors(one, other)
+
+
+def _swapping(old: Callable[..., None]) -> Callable[..., None]:
+    """Tensors that change places are forgotten by the memory of the fake mode, which would forbid it."""
+
+    def forget(one: torch.Tensor) -> None:
+        for known in weakref.getweakrefs(one):
+            if isinstance(known, weakref.KeyedRef) and isinstance(one, FakeTensor):
+                one.fake_mode.fake_tensor_converter.meta_converter.tensor_memo.pop(known.key, None)
+
+    def swap(*tensors: torch.Tensor) -> None:
+        for one in tensors:
+            forget(one)
+        old(*tensors)
+
+    return swap
+
+
+_ADDRESSES: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+APART_B = 1 << 40
+"""Between the addresses of two storages."""
+
+
+def address(one: torch.Tensor) -> int:
+    """Where a tensor's bytes would be."""
+    return _begin(one.untyped_storage()) + one.storage_offset() * one.element_size()
+
+
+def _begin(storage: torch.UntypedStorage) -> int:
+    """Where a storage would begin: each at another number, those without bytes at 0."""
+    return _ADDRESSES.setdefault(storage, APART_B * (len(_ADDRESSES) + 1)) if storage.nbytes() else 0
 
 
 def _card(device: Any = None) -> torch.device:
@@ -115,7 +160,8 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     _foreach_utils._foreach_supported_types.append(FakeTensor)
     sys.modules["torch.optim.optimizer"]._foreach_supported_types.append(FakeTensor)
     pretence = Pretence(attention)
-    torch.nn.Module._apply = _applied  # type: ignore[method-assign]
+    torch.UntypedStorage.data_ptr = _begin  # type: ignore[method-assign]
+    torch.utils.swap_tensors = _swapping(torch.utils.swap_tensors)
     _autocast()
     pretence.kernels = _kernels()  # type: ignore[attr-defined]
     pretence.casts = Casts(NAME)  # type: ignore[attr-defined]
@@ -148,31 +194,6 @@ def _counted(owner: Any, name: str) -> None:
             _Depth.inner -= 1
 
     setattr(owner, name, counted)
-
-
-def _applied(module: Any, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
-    """`Module._apply` of tensors without bytes: parameters that change device are replaced, tied ones by the same."""
-    for child in module.children() if recurse else ():
-        child._apply(change)
-    for name, one in module._parameters.items():
-        if one is None:
-            continue
-        with torch.no_grad():
-            made = change(one)
-        if made is one:
-            continue
-        if one.device == made.device:
-            one.data = made
-        else:
-            became = getattr(one, "_became", None)
-            one._became = torch.nn.Parameter(made, one.requires_grad) if became is None else became
-            module._parameters[name] = one._became
-        if one.grad is not None:
-            module._parameters[name].grad = change(one.grad)
-    for name, one in module._buffers.items():
-        if one is not None:
-            module._buffers[name] = change(one)
-    return module
 
 
 def _autocast() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lockstep.run.capture.libraries import compiling, distributed, transformers
+from lockstep.run.capture.libraries import compiling, data_parallel, distributed, transformers
 
-EVERY = (compiling, distributed, transformers)
+EVERY = (compiling, distributed, data_parallel, transformers)
 
 
 def prepare() -> list[str]:

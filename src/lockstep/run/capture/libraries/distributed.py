@@ -6,6 +6,7 @@ Source: pytorch v2.13.0, torch/distributed/distributed_c10d.py (_new_process_gro
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -50,8 +51,10 @@ def _device_of(part: str) -> Callable[[Any], Any]:
 
 
 def _replace(name: str, made: Any) -> None:
-    for module in (dist, distributed_c10d, device_mesh):
-        if hasattr(module, name):
+    """Puts a function in the place of PyTorch's own, in every module that has it."""
+    old = getattr(distributed_c10d, name, None) or getattr(device_mesh, name)
+    for module in list(sys.modules.values()):
+        if vars(module).get(name) is old:
             setattr(module, name, made)
 
 
