@@ -1,88 +1,268 @@
 """Kernel work of the calls of a captured step, each priced as kernels of its kind are.
 
-    product      FLOPs and bytes of its operands (`Clock.product`), in the format that it reads
-    attention    FLOPs by the rate of the card's kernel, half of them under a causal mask (`Clock.fused_attention`)
-    view         nothing
-    other        bytes that it reads and writes over the bandwidth, times MIXED or WIDENED where formats are mixed
+    product       FLOPs and bytes of its operands (`Clock.product`), in the format that it reads
+    attention     FLOPs by the rate of the card's kernel, half of them under a causal mask (`Clock.fused_attention`)
+    view          nothing
+    many tensors  `many.py`
+    norm          passes of PyTorch's kernel (`norm.split` of `describe/stacks/ways.toml`), measured in half precision:
+                  in fp32 its instructions take as long, and its bytes twice
+    softmax       reads once where a row fits in shared memory, else three times; backward the gradient twice. That of
+                  softmax, not of its logarithm, is multiplied by the result before, in a kernel of its own
+    other         bytes that it reads and writes (`_moved`) at the rate of PyTorch's own operations, times
 
-Calls of many tensors launch one kernel for every CHUNK of them.
+        WIDENED   copies of half precision to fp32
+        MIXED     operands of two formats, or one that is spread over rows or columns: not vectorised
+        SPREAD    both at once (`scores.autocast`)
+        TURNED    what a transpose has left out of order, in the passes of `rotary.written`; copies that put it in order
+                  again (`heads.gpt-neox`)
+
+Which tensors lie turned is not in the capture: a shape is taken to, from the transpose that gave it until a call gives
+it in order. The same factors price a described layer (`slots.py`).
+
+Sources: PyTorch 2.13, aten/src/ATen/native/cuda: SoftMax.cu (host_softmax), Embedding.cu
+(embedding_dense_backward_cuda), NLLLoss.cu; native/TensorShape.cpp (slice_backward). Launches of the embedding's
+gradient are counted in a profile (tests/diagnosis/h100).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from math import ceil, prod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
 
 from lockstep.describe.captured import Operation
-from lockstep.price.kernels.clock import MIXED, OPERATIONS, WIDENED, Clock, Work
+from lockstep.describe.stacks import find_way
+from lockstep.price.kernels.clock import MIXED, WIDENED, Clock, Work
+from lockstep.price.kernels.many import many_work
+from lockstep.price.kernels.slots import way_passes
 
 FORMATS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 SIZES = {
     "float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2,
 }  # fmt: skip
-_VIEWS = """view _unsafe_view t transpose permute expand slice select unsqueeze squeeze detach alias as_strided split
-    split_with_sizes chunk unfold unbind narrow diagonal view_as_real real empty empty_like empty_strided new_empty
-    new_empty_strided lift_fresh set_ resize_ reshape_alias _reshape_alias"""
+_SLICES = "slice select split split_with_sizes chunk unbind narrow"
+_SAME = "expand unsqueeze squeeze detach alias"
+_TURNS = "transpose permute movedim swapaxes"
+_VIEWS = f"""{_SLICES} {_SAME} {_TURNS} view _unsafe_view t as_strided unfold diagonal view_as_real real empty empty_like
+    empty_strided new_empty new_empty_strided lift_fresh set_ resize_ reshape_alias _reshape_alias"""
 VIEWS = frozenset(_VIEWS.split())
 """Calls that launch no kernel."""
-LISTS = {"add_.List": 2, "copy_.default": 2, "lerp_.Scalar": 2, "mul_.List": 2, "div_.List": 2, "addcmul_.Scalar": 3,
-         "addcdiv_.Scalar": 3, "addcdiv_.ScalarList": 3}  # fmt: skip
-"""Lists that calls of many tensors read, where they are more than the one that is written."""
-CHUNK = 30
-"""Tensors that one kernel of many takes: assumed."""
+SLICES, SAME, TURNS = (frozenset(names.split()) for names in (_SLICES, _SAME, _TURNS))
+"""Of them, those that give a part of what they read, those that leave its order, and those that change it."""
+ORDERED = frozenset("clone bmm mm addmm cat stack slice_backward select_backward".split())
+"""Calls that give in order what they read in any."""
+SPREAD = 3.3
+"""Times as long as its bytes that a sum of two formats takes where one of them is spread (`scores.autocast`)."""
+SHARED_B = 48 * 1024
+"""Bytes of shared memory in which softmax keeps a row (SoftMax.cu: sharedMemPerBlock)."""
+FEW_TOKENS, SORTED_KERNELS = 3072, 19
+"""Tokens up to which one kernel adds an embedding's gradient, and the kernels that sort and add more (Embedding.cu)."""
+NORM_PASSES = 2, 5
+"""Of a norm: it reads and writes; backward two kernels read the gradient and the input, and one writes."""
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call, and how what it reads and gives lies."""
+
+    operation: Operation
+    turned: bool = False
+    """Whether some of it lies as a transpose has left it."""
+
+    @cached_property
+    def name(self) -> str:
+        """Without its overload."""
+        return self.operation.name.removeprefix("aten.").partition(".")[0]
+
+    @cached_property
+    def tensors(self) -> list[tuple[Shape, str]]:
+        """Shapes and formats, read first."""
+        return self.operation.tensors()
+
+    @cached_property
+    def sizes_B(self) -> list[int]:
+        """Bytes of each."""
+        return [prod(shape) * SIZES.get(dtype, 1) for shape, dtype in self.tensors]
+
+    @property
+    def read_B(self) -> list[int]:
+        """Bytes of each tensor that it reads."""
+        return self.sizes_B[: self.operation.reads]
+
+    @property
+    def made_B(self) -> list[int]:
+        """Bytes of each tensor that it gives."""
+        return self.sizes_B[self.operation.reads :]
+
+    @cached_property
+    def formats(self) -> set[str]:
+        """Formats of what it reads, but for single numbers."""
+        read = self.tensors[: self.operation.reads]
+        return {FORMATS[dtype] for shape, dtype in read if dtype in FORMATS and prod(shape) > 1}
+
+    @property
+    def side(self) -> int:
+        """0 in the forward pass and in what is recomputed of it, 1 in the backward pass."""
+        return int(self.operation.phase == "backward")
+
+
+@dataclass
+class Order:
+    """Shapes of tensors that lie as a transpose has left them, whole or cut."""
+
+    turned: dict[Shape, bool] = field(default_factory=dict)
+    """Whether they are cut."""
+
+    def seen(self, operation: Operation) -> Call:
+        """The call as it finds its tensors; what it gives is known from here on."""
+        call = Call(operation)
+        shapes = [shape for shape, _ in call.tensors]
+        read, given = shapes[: operation.reads], shapes[operation.reads :]
+        found = [self.turned[shape] for shape in read if shape in self.turned]
+        # One operand that has no gaps is read as it lies, whatever its order.
+        turned = bool(found) and (len(read) > 1 or any(found) or call.name in ORDERED)
+        if call.name in TURNS:
+            self.turned.pop(given[0], None)
+            if read and _apart(read[0]) and read[0] != given[0]:
+                self.turned[given[0]] = any(found)
+        elif call.name in SLICES or call.name in SAME:
+            if found:
+                self.turned.update(dict.fromkeys(given, any(found) or (call.name in SLICES and given[0] != read[0])))
+        elif call.name in VIEWS or call.name in ORDERED:
+            for shape in given:
+                self.turned.pop(shape, None)
+        return Call(operation, turned)
+
+
+def _apart(shape: Shape) -> bool:
+    """Whether a tensor has more than two ways of more than one number, so that its transpose is no matrix's."""
+    return sum(size > 1 for size in shape) > 2
 
 
 def call_works(operations: Iterable[Operation], clocks: Mapping[str, Clock]) -> Iterator[Work]:
     """The work of each call of a step, in order; `clocks` by the format of products."""
+    order = Order()
     for one in operations:
-        yield _work(one, clocks)
+        yield _work(order.seen(one), clocks)
 
 
-def _work(one: Operation, clocks: Mapping[str, Clock]) -> Work:
+def _work(call: Call, clocks: Mapping[str, Clock]) -> Work:
     """What a call takes."""
-    packet, _, overload = one.name.removeprefix("aten.").partition(".")
-    if packet in VIEWS:
+    one, name = call.operation, call.name
+    if name in VIEWS:
         return Work()
-    tensors = one.tensors()
-    sizes_B = [prod(shape) * SIZES.get(dtype, 1) for shape, dtype in tensors]
-    formats = {FORMATS[dtype] for shape, dtype in tensors[: one.reads] if dtype in FORMATS and prod(shape) > 1}
-    clock = clocks[_widest(formats)]
-    if one.flops and "attention" in packet:
-        (*_, tokens, head_dim), dtype = tensors["backward" in packet]
+    clock = clocks[_widest(call.formats)]
+    if one.flops and "attention" in name:
+        (*_, tokens, head_dim), dtype = call.tensors["backward" in name]
         flops = one.flops * (0.5 if one.causal else 1.0)
-        return clocks[FORMATS[dtype]].fused_attention(flops, tokens, head_dim, one.causal, "backward" in packet)
+        return clocks[FORMATS[dtype]].fused_attention(flops, tokens, head_dim, one.causal, "backward" in name)
     if one.flops:
-        return clock.product(one.flops, sum(sizes_B))
-    if packet.startswith("_foreach_") or packet.startswith("_fused_"):
-        return _of_many(packet.removeprefix("_foreach_"), overload, one, sizes_B, clock)
-    size_B = _moved_B(packet, one, sizes_B)
-    widened = packet == "_to_copy" and formats & {"bf16", "fp16"} and "float32" in {d for _, d in tensors[one.reads :]}
-    mixed = len(formats) > 1 and min(sizes_B[: one.reads]) * 4 >= max(sizes_B)
-    factor = clock.instruction_bound(WIDENED if widened else MIXED if mixed else OPERATIONS)
-    return clock.stream(size_B * factor)
+        return clock.product(one.flops, sum(call.sizes_B))
+    if name.startswith(("_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad")):
+        return many_work(one, call.sizes_B, clock)
+    found = KINDS.get(name, _moved)
+    return found(call, clock)
 
 
 def _widest(formats: set[str]) -> str:
     return next((name for name in ("fp32", "fp16", "bf16") if name in formats), "bf16")
 
 
-def _of_many(name: str, overload: str, one: Operation, sizes_B: list[int], clock: Clock) -> Work:
-    """A call of many tensors: what it reads, and what it writes in place or anew."""
-    read_B, made_B = sum(sizes_B[: one.reads]), sum(sizes_B[one.reads :])
-    lists = LISTS.get(f"{name}.{overload}", 1)
-    written_B = made_B or (read_B / lists if name.endswith("_") else 0)
-    if name.startswith("_fused_"):  # Parameters and two states of four lists.
-        lists, written_B = 4, 0.75 * read_B
-    return clock.operations(read_B + written_B, ceil(one.reads / lists / CHUNK))
+def _moved(call: Call, clock: Clock) -> Work:
+    """A call that reads each of its tensors once and writes what it gives, or the largest in place."""
+    written_B = sum(call.made_B) or max(call.read_B, default=0) * call.name.endswith("_")
+    return clock.operations((sum(call.read_B) + written_B) * _factor(call, clock))
 
 
-def _moved_B(packet: str, one: Operation, sizes_B: list[int]) -> float:
-    """Bytes that a call reads and writes, where these are not all of its tensors."""
-    read, made = sizes_B[: one.reads], sizes_B[one.reads :]
-    if packet in ("fill_", "zero_", "zeros", "ones", "zeros_like", "ones_like", "full", "full_like"):
-        return sum(made) or sum(read)
-    if packet in ("embedding", "index", "gather", "index_select"):
-        return sum(read[1:]) + 2 * sum(made)
-    if packet == "copy_":
-        return 2 * min(sizes_B)
-    return sum(read) + (sum(made) or max(read, default=0) * packet.endswith("_"))
+def _factor(call: Call, clock: Clock) -> float:
+    """Times as long as its bytes that a call takes, beside all operations of PyTorch."""
+    reads = call.operation.reads
+    given = {dtype for _, dtype in call.tensors[reads:]}
+    if call.name == "_to_copy":
+        return clock.instruction_bound(WIDENED) if call.formats & {"bf16", "fp16"} and "float32" in given else 1.0
+    mixed = len(call.formats) > 1 and min(call.read_B) * 4 >= max(call.read_B)
+    spread = _spread(call)
+    if call.turned:
+        slow = clock.instruction_bound(find_way("rotary", "written").slow[call.side])
+        return slow * (clock.instruction_bound(MIXED) if len(call.formats) > 1 else 1.0)
+    if spread and len(call.formats) > 1:
+        return clock.instruction_bound(SPREAD)
+    return clock.instruction_bound(MIXED) if mixed or spread else 1.0
+
+
+def _spread(call: Call) -> bool:
+    """Whether one of two operands is spread over the other's rows or columns."""
+    counts = [prod(shape) for shape, _ in call.tensors[: call.operation.reads]]
+    return len(counts) == 2 and call.name not in ("cat", "stack") and 1 < min(counts) < max(counts)
+
+
+def _written(call: Call, clock: Clock) -> Work:
+    """A call that fills what it gives."""
+    return clock.operations(sum(call.made_B) or sum(call.read_B))
+
+
+def _gathered(call: Call, clock: Clock) -> Work:
+    """A call that reads of its first tensor what it gives."""
+    return clock.operations(sum(call.read_B[1:]) + 2 * sum(call.made_B))
+
+
+def _copied(call: Call, clock: Clock) -> Work:
+    """A copy, which puts in order what lies turned."""
+    slow = find_way("heads", "gpt-neox").takes[call.side] if call.turned else 1.0
+    return clock.operations(2 * min(call.sizes_B) * slow)
+
+
+def _filled(call: Call, clock: Clock) -> Work:
+    """Zeros into which what it reads is copied."""
+    return clock.operations((sum(call.made_B) + 2 * call.read_B[0]) * _factor(call, clock), 2)
+
+
+def _table(call: Call, clock: Clock) -> Work:
+    """The gradient of a table: zeros, to whose rows that of tokens is added, as `embedding_work` has it."""
+    tokens = prod(call.tensors[1][0])
+    return clock.operations(sum(call.made_B) + 2 * call.read_B[0], 1 + (SORTED_KERNELS if tokens > FEW_TOKENS else 1))
+
+
+def _softmax(call: Call, clock: Clock) -> Work:
+    """Softmax or its logarithm, over the last dimension."""
+    read_B, rows = call.read_B[0], prod(call.tensors[0][0][:-1])
+    if call.name.endswith("_data"):
+        first = clock.operations(3 * read_B) if call.name == "_softmax_backward_data" else Work()
+        return first + clock.operations((_times_read(read_B, rows, 2) + 1) * read_B + sum(call.made_B))
+    return clock.operations(_times_read(read_B, rows, 3) * read_B + sum(call.made_B))
+
+
+def _times_read(size_B: int, rows: int, most: int) -> int:
+    """How often a kernel of softmax reads what it sums over."""
+    return 1 if size_B < SHARED_B * rows else most
+
+
+def _norm(call: Call, clock: Clock) -> Work:
+    """A norm in PyTorch's own kernels: as long as their instructions take over half precision, or else their bytes."""
+    way, side = find_way("norm", "split"), int("backward" in call.name)
+    (shape, _), least_B = call.tensors[0], NORM_PASSES[side] * call.read_B[0]
+    size_B = max(way_passes(clock, way)[side] * prod(shape) * clock.element_B, least_B)
+    return clock.elementwise(size_B, way.kernels[side])
+
+
+def _dropped(call: Call, clock: Clock) -> Work:
+    """A dropout, which reads or writes a mask."""
+    slow = find_way("adapters", "half").parts["dropout"].slow[int("backward" in call.name)]
+    return clock.stream(sum(call.sizes_B) * clock.instruction_bound(slow))
+
+
+KINDS: dict[str, Callable[[Call, Clock], Work]] = {
+    **dict.fromkeys("fill_ zero_ zeros ones zeros_like ones_like full full_like new_zeros".split(), _written),
+    **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _written),
+    **dict.fromkeys("embedding index gather index_select nll_loss_forward nll_loss2d_forward".split(), _gathered),
+    **dict.fromkeys(("copy_", "clone"), _copied),
+    **dict.fromkeys(("slice_backward", "select_backward"), _filled),
+    **dict.fromkeys(("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"), _softmax),
+    **dict.fromkeys(("native_layer_norm", "native_layer_norm_backward"), _norm),
+    **dict.fromkeys(("_fused_rms_norm", "_fused_rms_norm_backward"), _norm),
+    **dict.fromkeys(("native_dropout", "native_dropout_backward"), _dropped),
+    "embedding_dense_backward": _table,
+}
+"""What prices a call that is no product, by its name; all others move their bytes."""

@@ -1,7 +1,8 @@
 """Seconds of a captured step: its calls priced as kernels of their kind (`calls.py`), the host ahead of the device.
 
-The host launches a kernel every `Clock.launches_s`, forward and backward, and the device begins when it is free and
-when the kernel was launched.
+The host launches the first kernel of a call every `Clock.launches_s`, forward and backward, what a call launches besides
+as fast as the device takes it, and the device begins when it is free and when the kernel was launched. The clock of the
+device follows the mean over both passes (`describe/hardware/power.py`), without the update.
 
 Source: rates and factors of `clock.py` and `describe/hardware/catalog`; none is fitted to captured steps. Of 32 steps
 that were captured and measured on one H100 (`benchmarks/one_gpu.py`), all took longer than priced: LONGER.
@@ -50,7 +51,8 @@ def captured_time(captured: Captured, device: Device) -> StepTime:
     works = list(call_works(captured.operations, clocks))
     whole = sum(works, Work())
     clock = clocks["bf16"]
-    factors = clock.factors_inside(whole)
+    passes = (work for one, work in zip(captured.operations, works, strict=True) if one.phase != "optimizer")
+    factors = clock.factors_inside(sum(passes, Work()))
     inside = whole.inside(factors)
     ends = _replayed(captured.operations, (work.inside(factors) for work in works), clock)
     return StepTime(
@@ -59,7 +61,7 @@ def captured_time(captured: Captured, device: Device) -> StepTime:
         float(inside.matmul_s),
         float(inside.attention_s),
         float(inside.stream_s),
-        sum(float(work.kernels) * _launch_s(one, clock) for one, work in zip(captured.operations, works, strict=True)),
+        sum(_host_s(one, float(work.kernels), clock) for one, work in zip(captured.operations, works) if work.kernels),
         int(whole.kernels),
     )
 
@@ -69,10 +71,12 @@ def _replayed(operations: Iterable[Operation], works: Iterable[Work], clock: Clo
     host_s = device_s = 0.0
     for one, work in zip(operations, works, strict=True):
         if work.kernels:
-            host_s += float(work.kernels) * _launch_s(one, clock)
-            device_s = max(device_s, host_s) + float(work.device_s)
+            begins_s = max(device_s, host_s + _host_s(one, 1, clock))
+            host_s += _host_s(one, float(work.kernels), clock)
+            device_s = max(begins_s + float(work.device_s), host_s)
     return device_s
 
 
-def _launch_s(one: Operation, clock: Clock) -> float:
-    return float(clock.launches_s[one.phase == "backward"])
+def _host_s(one: Operation, kernels: float, clock: Clock) -> float:
+    """Seconds in which the host launches the kernels of a call."""
+    return float(clock.launches_s[one.phase == "backward"]) + (kernels - 1.0) * clock.device.efficiency.launch_s
