@@ -1,59 +1,65 @@
-"""Kernel work of the calls of a captured step, each priced as kernels of its kind are.
+"""Kernel work of the calls of a captured step, each priced as kernels of its kind are in a described layer.
 
-    product       FLOPs and bytes of its operands (`Clock.product`), in the format that it reads
+    product       FLOPs and bytes of its operands (`Clock.product`), in the format that it reads; of one with a side as
+                  short as an adapter's rank no less than THIN times its bytes
     attention     FLOPs by the rate of the card's kernel, half of them under a causal mask (`Clock.fused_attention`)
     view          nothing
-    many tensors  `many.py`
-    norm          passes of PyTorch's kernel (`norm.split` of `describe/stacks/ways.toml`), measured in half precision:
-                  in fp32 its instructions take as long, and its bytes twice
-    softmax       reads once where a row fits in shared memory, else three times; backward the gradient twice. That of
-                  softmax, not of its logarithm, is multiplied by the result before, in a kernel of its own
-    other         bytes that it reads and writes (`_moved`) at the rate of PyTorch's own operations, times
+    many tensors  `optimizer.py`
+    norm          passes of PyTorch's kernel (`norm.split` of `describe/stacks/ways.toml`), measured in half precision;
+                  in fp32 its instructions take as long, unless the bytes of NORM_PASSES take longer
+    softmax       reads a row once where it fits in shared memory, else three times; backward the gradient twice. That
+                  of softmax, not of its logarithm, is multiplied by the result before, in a kernel of its own
+    other         bytes that it reads and writes at the rate of PyTorch's own operations, times
 
         WIDENED   copies of half precision to fp32
         MIXED     operands of two formats, or one that is spread over rows or columns: not vectorised
         SPREAD    both at once (`scores.autocast`)
-        TURNED    what a transpose has left out of order, in the passes of `rotary.written`; copies that put it in order
-                  again (`heads.gpt-neox`)
+        turned    what a transpose has left out of order (`rotary.written`), and copies of it (`heads.gpt-neox`)
 
-Which tensors lie turned is not in the capture: a shape is taken to, from the transpose that gave it until a call gives
-it in order. The same factors price a described layer (`slots.py`).
+Which tensors lie turned is not in a capture: a shape is taken to, from the transpose that gave it until a product, a
+view or a copy gives it in order.
 
 Sources: PyTorch 2.13, aten/src/ATen/native/cuda: SoftMax.cu (host_softmax), Embedding.cu
-(embedding_dense_backward_cuda), NLLLoss.cu; native/TensorShape.cpp (slice_backward). Launches of the embedding's
-gradient are counted in a profile (tests/diagnosis/h100).
+(embedding_dense_backward_cuda), Loss.cu (nll_loss_backward), layer_norm_kernel.cu; native/TensorShape.cpp
+(slice_backward). No number is fitted to captured steps: factors are those of described layers. Which of them apply
+where, and NORM_PASSES, were written down after steps on one H100 had been seen beside their captures, and the profiles
+of two of them (tests/diagnosis/h100), whose kernels launched by an embedding's gradient are counted here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
 from lockstep.describe.captured import Operation
 from lockstep.describe.stacks import find_way
+from lockstep.price.kernels.adapters import THIN
 from lockstep.price.kernels.clock import MIXED, WIDENED, Clock, Work
-from lockstep.price.kernels.many import many_work
+from lockstep.price.kernels.optimizer import many_work
 from lockstep.price.kernels.slots import way_passes
 
 FORMATS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 SIZES = {
     "float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2,
 }  # fmt: skip
-_SLICES = "slice select split split_with_sizes chunk unbind narrow"
-_SAME = "expand unsqueeze squeeze detach alias"
-_TURNS = "transpose permute movedim swapaxes"
-_VIEWS = f"""{_SLICES} {_SAME} {_TURNS} view _unsafe_view t as_strided unfold diagonal view_as_real real empty empty_like
-    empty_strided new_empty new_empty_strided lift_fresh set_ resize_ reshape_alias _reshape_alias"""
-VIEWS = frozenset(_VIEWS.split())
+SLICES = frozenset(["slice", "select", "split", "split_with_sizes", "chunk", "unbind", "narrow"])
+"""Calls that give a part of what they read as it lies."""
+SAME = frozenset(["expand", "unsqueeze", "squeeze", "detach", "alias"])
+TURNS = frozenset(["transpose", "permute", "movedim", "swapaxes"])
+_VIEWS = """view _unsafe_view t as_strided unfold diagonal view_as_real real empty empty_like empty_strided new_empty
+    new_empty_strided lift_fresh set_ resize_ reshape_alias _reshape_alias"""
+VIEWS = SLICES | SAME | TURNS | frozenset(_VIEWS.split())
 """Calls that launch no kernel."""
-SLICES, SAME, TURNS = (frozenset(names.split()) for names in (_SLICES, _SAME, _TURNS))
-"""Of them, those that give a part of what they read, those that leave its order, and those that change it."""
-ORDERED = frozenset("clone bmm mm addmm cat stack slice_backward select_backward".split())
+ORDERED = frozenset(["clone", "bmm", "mm", "addmm"])
 """Calls that give in order what they read in any."""
+MOVED = frozenset(["clone", "slice_backward", "select_backward"])
+"""Calls that write the one tensor that they read to where it lies otherwise."""
 SPREAD = 3.3
 """Times as long as its bytes that a sum of two formats takes where one of them is spread (`scores.autocast`)."""
+THIN_SIDE = 64
+"""The longest side of products that THIN was measured of (h100_kernels.csv, narrow)."""
 SHARED_B = 48 * 1024
 """Bytes of shared memory in which softmax keeps a row (SoftMax.cu: sharedMemPerBlock)."""
 FEW_TOKENS, SORTED_KERNELS = 3072, 19
@@ -122,15 +128,15 @@ class Order:
         read, given = shapes[: operation.reads], shapes[operation.reads :]
         found = [self.turned[shape] for shape in read if shape in self.turned]
         # One operand that has no gaps is read as it lies, whatever its order.
-        turned = bool(found) and (len(read) > 1 or any(found) or call.name in ORDERED)
+        turned = bool(found) and (len(read) > 1 or any(found) or call.name in MOVED)
         if call.name in TURNS:
             self.turned.pop(given[0], None)
             if read and _apart(read[0]) and read[0] != given[0]:
                 self.turned[given[0]] = any(found)
-        elif call.name in SLICES or call.name in SAME:
-            if found:
-                self.turned.update(dict.fromkeys(given, any(found) or (call.name in SLICES and given[0] != read[0])))
-        elif call.name in VIEWS or call.name in ORDERED:
+        elif call.name in SLICES | SAME:
+            cut = any(found) or (call.name in SLICES and given[0] != read[0])
+            self.turned.update(dict.fromkeys(given if found else (), cut))
+        elif call.name in VIEWS | ORDERED:
             for shape in given:
                 self.turned.pop(shape, None)
         return Call(operation, turned)
@@ -159,7 +165,7 @@ def _work(call: Call, clocks: Mapping[str, Clock]) -> Work:
         flops = one.flops * (0.5 if one.causal else 1.0)
         return clocks[FORMATS[dtype]].fused_attention(flops, tokens, head_dim, one.causal, "backward" in name)
     if one.flops:
-        return clock.product(one.flops, sum(call.sizes_B))
+        return _product(call, clock)
     if name.startswith(("_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad")):
         return many_work(one, call.sizes_B, clock)
     found = KINDS.get(name, _moved)
@@ -170,6 +176,17 @@ def _widest(formats: set[str]) -> str:
     return next((name for name in ("fp32", "fp16", "bf16") if name in formats), "bf16")
 
 
+def _product(call: Call, clock: Clock) -> Work:
+    """A product; one that has a side as short as the rank of an adapter takes no less than THIN times its bytes."""
+    size_B = sum(call.sizes_B)
+    found = clock.product(call.operation.flops, size_B)
+    sides = [side for shape, _ in call.tensors for side in shape if len(shape) == 2]
+    if call.name not in ("mm", "addmm") or min(sides) > THIN_SIDE:
+        return found
+    least_s = clock.stream(clock.instruction_bound(THIN) * size_B).stream_s
+    return replace(found, matmul_s=max(found.matmul_s, least_s))
+
+
 def _moved(call: Call, clock: Clock) -> Work:
     """A call that reads each of its tensors once and writes what it gives, or the largest in place."""
     written_B = sum(call.made_B) or max(call.read_B, default=0) * call.name.endswith("_")
@@ -177,25 +194,28 @@ def _moved(call: Call, clock: Clock) -> Work:
 
 
 def _factor(call: Call, clock: Clock) -> float:
-    """Times as long as its bytes that a call takes, beside all operations of PyTorch."""
-    reads = call.operation.reads
-    given = {dtype for _, dtype in call.tensors[reads:]}
+    """Times as long as its bytes that a call takes, beside what all operations of PyTorch do."""
+    bound, several, spread = clock.instruction_bound, len(call.formats) > 1, _spread(call)
     if call.name == "_to_copy":
-        return clock.instruction_bound(WIDENED) if call.formats & {"bf16", "fp16"} and "float32" in given else 1.0
-    mixed = len(call.formats) > 1 and min(call.read_B) * 4 >= max(call.read_B)
-    spread = _spread(call)
+        widened = call.formats & {"bf16", "fp16"} and "float32" in {one for _, one in call.tensors[1:]}
+        return bound(WIDENED) if widened else 1.0
     if call.turned:
-        slow = clock.instruction_bound(find_way("rotary", "written").slow[call.side])
-        return slow * (clock.instruction_bound(MIXED) if len(call.formats) > 1 else 1.0)
-    if spread and len(call.formats) > 1:
-        return clock.instruction_bound(SPREAD)
-    return clock.instruction_bound(MIXED) if mixed or spread else 1.0
+        slow = bound(find_way("rotary", "written").slow[call.side])
+        return slow * bound(MIXED) if several else slow
+    if several and spread:
+        return bound(SPREAD)
+    # A few numbers of another format cost nothing.
+    mixed = several and min(call.read_B) * 4 >= max(call.read_B)
+    return bound(MIXED) if mixed or spread else 1.0
 
 
 def _spread(call: Call) -> bool:
     """Whether one of two operands is spread over the other's rows or columns."""
-    counts = [prod(shape) for shape, _ in call.tensors[: call.operation.reads]]
-    return len(counts) == 2 and call.name not in ("cat", "stack") and 1 < min(counts) < max(counts)
+    if call.operation.reads != 2 or call.name == "cat":
+        return False
+    small, large = sorted((shape for shape, _ in call.tensors[:2]), key=prod)
+    fits = all(one in (1, other) for one, other in zip(small[::-1], large[::-1], strict=False))
+    return fits and 1 < prod(small) < prod(large)
 
 
 def _written(call: Call, clock: Clock) -> Work:
@@ -220,7 +240,7 @@ def _filled(call: Call, clock: Clock) -> Work:
 
 
 def _table(call: Call, clock: Clock) -> Work:
-    """The gradient of a table: zeros, to whose rows that of tokens is added, as `embedding_work` has it."""
+    """The gradient of a table: zeros, to whose rows what comes for tokens is added."""
     tokens = prod(call.tensors[1][0])
     return clock.operations(sum(call.made_B) + 2 * call.read_B[0], 1 + (SORTED_KERNELS if tokens > FEW_TOKENS else 1))
 
@@ -253,16 +273,16 @@ def _dropped(call: Call, clock: Clock) -> Work:
     return clock.stream(sum(call.sizes_B) * clock.instruction_bound(slow))
 
 
-KINDS: dict[str, Callable[[Call, Clock], Work]] = {
-    **dict.fromkeys("fill_ zero_ zeros ones zeros_like ones_like full full_like new_zeros".split(), _written),
-    **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _written),
-    **dict.fromkeys("embedding index gather index_select nll_loss_forward nll_loss2d_forward".split(), _gathered),
-    **dict.fromkeys(("copy_", "clone"), _copied),
-    **dict.fromkeys(("slice_backward", "select_backward"), _filled),
-    **dict.fromkeys(("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"), _softmax),
-    **dict.fromkeys(("native_layer_norm", "native_layer_norm_backward"), _norm),
-    **dict.fromkeys(("_fused_rms_norm", "_fused_rms_norm_backward"), _norm),
-    **dict.fromkeys(("native_dropout", "native_dropout_backward"), _dropped),
-    "embedding_dense_backward": _table,
+_KINDS: dict[Callable[[Call, Clock], Work], str] = {
+    _written: """fill_ zero_ zeros ones zeros_like ones_like full full_like new_zeros new_ones new_full
+        nll_loss_backward nll_loss2d_backward""",
+    _gathered: "embedding index gather index_select nll_loss_forward nll_loss2d_forward",
+    _copied: "copy_ clone",
+    _filled: "slice_backward select_backward",
+    _table: "embedding_dense_backward",
+    _softmax: "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
+    _norm: "native_layer_norm native_layer_norm_backward _fused_rms_norm _fused_rms_norm_backward",
+    _dropped: "native_dropout native_dropout_backward",
 }
+KINDS = {name: price for price, names in _KINDS.items() for name in names.split()}
 """What prices a call that is no product, by its name; all others move their bytes."""
