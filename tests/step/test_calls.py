@@ -111,6 +111,14 @@ def test_rows_of_softmax_are_read_once_where_they_fit() -> None:
         assert seconds("_log_softmax.default", rows, rows) == pytest.approx(moved_s(passes * 64 * columns * 4))
 
 
+def test_safe_softmax_looks_for_rows_that_are_masked_whole() -> None:
+    scores, size = "8x1024x1024:float32", 8 * 2**20
+    safe, bare = (works(call(name, scores, scores))[0] for name in ("_safe_softmax.default", "_softmax.default"))
+    # Compared (4 + 1 bytes), reduced (1), and chosen (4 + 4).
+    assert safe.device_s - bare.device_s == pytest.approx(moved_s(14 * size))
+    assert safe.kernels == bare.kernels + 3
+
+
 def test_operands_that_are_spread_or_differ_take_longer_than_their_bytes() -> None:
     wide, half, row = "1024x1024:float32", "1024x1024:bfloat16", "1024:float32"
     same, mega = seconds("add.Tensor", f"{wide};{wide}", wide), 2**20

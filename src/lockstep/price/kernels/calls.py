@@ -21,9 +21,9 @@ view or a copy gives it in order.
 
 Sources: PyTorch 2.13, aten/src/ATen/native/cuda: SoftMax.cu (host_softmax), Embedding.cu
 (embedding_dense_backward_cuda), Loss.cu (nll_loss_backward), layer_norm_kernel.cu; native/TensorShape.cpp
-(slice_backward). No number is fitted to captured steps: factors are those of described layers. Which of them apply
-where, and NORM_PASSES, were written down after steps on one H100 had been seen beside their captures, and the profiles
-of two of them (tests/diagnosis/h100), whose kernels launched by an embedding's gradient are counted here.
+(slice_backward), transformers/attention.cpp (_safe_softmax). No number is fitted to captured steps: factors are those
+of described layers. Which of them apply where, and NORM_PASSES, were written down after steps on one H100 had been seen
+beside their captures, and the profiles of two of them (tests/diagnosis/h100), in which SORTED_KERNELS are counted.
 """
 
 from __future__ import annotations
@@ -251,7 +251,11 @@ def _softmax(call: Call, clock: Clock) -> Work:
     if call.name.endswith("_data"):
         first = clock.operations(3 * read_B) if call.name == "_softmax_backward_data" else Work()
         return first + clock.operations((_times_read(read_B, rows, 2) + 1) * read_B + sum(call.made_B))
-    return clock.operations(_times_read(read_B, rows, 3) * read_B + sum(call.made_B))
+    found = clock.operations(_times_read(read_B, rows, 3) * read_B + sum(call.made_B))
+    if call.name != "_safe_softmax":
+        return found
+    # Rows that are masked whole are looked for, a byte for each number, and replaced.
+    return found + clock.operations(3 * read_B + 2 * prod(call.tensors[0][0]), 3)
 
 
 def _times_read(size_B: int, rows: int, most: int) -> int:
@@ -280,7 +284,7 @@ _KINDS: dict[Callable[[Call, Clock], Work], str] = {
     _copied: "copy_ clone",
     _filled: "slice_backward select_backward",
     _table: "embedding_dense_backward",
-    _softmax: "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
+    _softmax: "_softmax _safe_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
     _norm: "native_layer_norm native_layer_norm_backward _fused_rms_norm _fused_rms_norm_backward",
     _dropped: "native_dropout native_dropout_backward",
 }
