@@ -10,17 +10,25 @@ Newton-Schulz steps of products m x n by n x m, m x m by m x m and m x m by m x 
 m <= hidden, at the rate of large products and shared by the ranks that share the states. Offloaded states are updated
 by the host: `host.py`.
 
+Of a captured step each call of many tensors is priced for itself (`many_work`). A kernel takes chunks of CHUNK numbers,
+no more than BLOCKS of them and no more tensors than TENSORS says for as many lists as it reads and writes.
+
 Sources: Megatron-LM, megatron/optimizer (unscale, clip_grads.py: multi_tensor_scale; _copy_main_params_to_model_params;
-zero_grad_buffer), and what stacks.toml says of others.
+zero_grad_buffer), and what stacks.toml says of others; PyTorch 2.13, aten/src/ATen/native/cuda/MultiTensorApply.cuh
+(multi_tensor_apply, limits of arguments of 4 kB; builds for CUDA 13 have 32 kB there, and launch a seventh).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import prod
+
 import numpy as np
 
 from lockstep.base.types.arrays import Number
+from lockstep.describe.captured import Operation
 from lockstep.describe.workload import RankParameters
-from lockstep.price.kernels.clock import Clock
+from lockstep.price.kernels.clock import Clock, Work
 from lockstep.price.layout import LayoutGrid, Recipe
 from lockstep.simulate.parallel.data.local import OUTER_UPDATE_B
 
@@ -30,6 +38,15 @@ root 2, its scale 2, epsilon 2, update 4 (torch/optim/adam.py, _multi_tensor_ada
 MULTI_TENSOR = 1.13
 """Times as long as their bytes that kernels over many tensors take: torch's AdamW 1.13 and clipping 1.17 alone on H100
 (h100_kernels.csv, adamw.foreach and clip), both together 1.12 to 1.13 in twenty steps; its fused AdamW 1.15."""
+CHUNK, BLOCKS, TENSORS = 65536, 320, (110, 64, 48, 36, 30)
+_TWO = "add_.List sub_.List mul_.List div_.List maximum_.List copy_.default lerp_.Scalar add.List sub.List mul.List"
+_THREE = "lerp_.List addcmul_.Scalar addcdiv_.Scalar addcdiv_.ScalarList"
+LISTS = dict.fromkeys(_TWO.split(), 2) | dict.fromkeys(_THREE.split(), 3)
+"""Lists that calls of many tensors read, where they are more than the one that is written."""
+SQUARED = "addcmul_.Scalar"
+"""The call of which two lists are the same: all of torch's optimizers square the gradient so (torch/optim/adam.py)."""
+FUSED = {"_fused_adam": (4, 1, 3), "_fused_sgd": (3, 0, 2), "_fused_adagrad": (3, 1, 2)}
+"""Lists that an update in one kernel reads, those of them that count steps, and those that it writes."""
 CLIPPING_PASSES = 3.0
 """Of a gradient's width: the norm reads, clipping reads and writes (torch/nn/utils/clip_grad.py)."""
 
@@ -86,3 +103,45 @@ def _around_B(recipe: Recipe) -> float:
         return 0.0
     passes = CLIPPING_PASSES - 1.0 + (0.0 if recipe.habits.gradients_freed else 1.0)
     return passes * recipe.gradient_B + (states.master_B if recipe.habits.working_copy else 0.0)
+
+
+def many_work(one: Operation, sizes_B: list[int], clock: Clock) -> Work:
+    """The work of a call of many tensors; `sizes_B`: bytes of each that it reads, and then of each that it gives."""
+    name = one.name.removeprefix("aten.").removeprefix("_foreach_")
+    lists, depth, moved_B = _fused(one, name, sizes_B) or _foreach(one, name, sizes_B)
+    elements = [prod(shape) for shape, _ in one.tensors()[: one.reads // lists]]
+    slow = clock.instruction_bound(MULTI_TENSOR) * clock.device.efficiency.optimizer_factor
+    # A norm adds up what its chunks give in a kernel of its own.
+    return clock.stream(moved_B * slow, launches(elements, depth) + name.startswith("norm"))
+
+
+def _foreach(one: Operation, name: str, sizes_B: list[int]) -> tuple[int, int, float]:
+    """Lists that a call reads, lists of its kernels, and bytes that these move."""
+    lists, in_place = LISTS.get(name, 1), name.partition(".")[0].endswith("_")
+    read_B, made_B = sum(sizes_B[: one.reads]), sum(sizes_B[one.reads :])
+    moved_B = read_B * (1.0 - (name == SQUARED) / lists) + (made_B or in_place * read_B / lists)
+    return lists, lists + (not in_place and not name.startswith("norm")), moved_B
+
+
+def _fused(one: Operation, name: str, sizes_B: list[int]) -> tuple[int, int, float] | None:
+    """The same of an update in one kernel, whose counts of steps are single numbers; None of other calls."""
+    found = next((lists for key, lists in FUSED.items() if name.startswith(key)), None)
+    if found is None:
+        return None
+    read, counts, written = found
+    return read + counts, read, sum(sizes_B[: one.reads]) * (1.0 + written / read)
+
+
+def launches(elements: Iterable[int], depth: int) -> int:
+    """Kernels that take lists of tensors of so many `elements`, `depth` lists at a time."""
+    found = tensors = blocks = 0
+    for count in elements:
+        chunks, tensors = -(-count // CHUNK), tensors + 1
+        while blocks + chunks >= BLOCKS:
+            found, chunks = found + 1, chunks - (BLOCKS - blocks)
+            # What is left of the tensor is the first of the next kernel.
+            tensors, blocks = int(chunks > 0), 0
+        blocks += chunks
+        if tensors == TENSORS[depth - 1] and blocks:
+            found, tensors, blocks = found + 1, 0, 0
+    return found + (blocks > 0)

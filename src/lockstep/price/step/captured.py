@@ -90,7 +90,7 @@ def captured_program(captured: Captured, cluster: Cluster, priced: Priced) -> Pr
     writer = _Writer(ProgramBuilder(1, (LAUNCHES, *_streams(captured.operations).values())), captured, cluster)
     for at, one in enumerate(captured.operations):
         writer.write(at, one, priced)
-    return writer.builder.build()
+    return writer.end()
 
 
 def _streams(operations: Sequence[Operation]) -> dict[int, str]:
@@ -116,6 +116,8 @@ class _Writer:
     waits: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     """The work that the next of a stream waits for."""
     host_waits: list[int] = field(default_factory=list)
+    late_s: float = 0.0
+    """What the host does before its next launch."""
     levels: dict[str, Levels] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -129,34 +131,50 @@ class _Writer:
         self.held_B += born_B
         if one.is_order:
             self._order(one)
-        elif one.name in COLLECTIVES:
-            self._work(one, self._collective_s(one), priced.launch_s(one), 0.0)
-        elif priced.works[at].kernels:
+        else:
             work = priced.works[at]
-            self._work(one, float(work.device_s), float(work.kernels) * priced.launch_s(one), one.flops)
+            kernels, first_s = float(work.kernels), priced.host_s(one, 1.0)
+            self.late_s += first_s
+            if one.name in COLLECTIVES:
+                self._work(one, self._collective_s(one))
+            elif kernels:
+                self._work(one, float(work.device_s))
+            self.late_s += priced.host_s(one, kernels) - first_s
         self.held_B -= freed_B
+
+    def end(self) -> Program:
+        """The program, with what the host does last."""
+        self._host("")
+        return self.builder.build()
 
     def _order(self, one: Operation) -> None:
         """An event, or a wait for one, which takes no time."""
         if one.name == RECORD:
             self.events[one.event] = self.tails.get(one.stream, -1)
             return
+        if one.name == READ:
+            self._host("")
         on = self.events.get(one.event, -1) if one.event else self.tails.get(one.stream, -1)
         if on >= 0:
             (self.host_waits if one.name == READ else self.waits[one.stream]).append(on)
 
-    def _work(self, one: Operation, device_s: float, launch_s: float, flops: float) -> None:
+    def _host(self, label: str) -> int:
+        """What the host has done since its last launch, up to this one."""
+        made = self.builder.compute(0, self.late_s, label=label, stream=LAUNCHES, after=self.host_waits)
+        self.late_s, self.host_waits = 0.0, []
+        return made
+
+    def _work(self, one: Operation, device_s: float) -> None:
         """A launch on the host, and what is launched in its stream. Memory of calls without work is added to it."""
         label, lane = one.name.removeprefix("aten."), self.streams[one.stream]
-        host = self.builder.compute(0, launch_s, label=f"launch {label}", stream=LAUNCHES, after=self.host_waits)
-        after, self.waits[one.stream], self.host_waits = [host, *self.waits[one.stream]], [], []
+        after, self.waits[one.stream] = [self._host(f"launch {label}"), *self.waits[one.stream]], []
         if one.name in COLLECTIVES:
             made = self.builder.collective(
                 [0], one.name, one.size_B, duration_s=device_s, stream=lane, after=after, label=label
             )[0]
         else:
             made = self.builder.compute(
-                0, device_s, label=label, stream=lane, after=after, flops=flops, memory_start_B=self.held_B
+                0, device_s, label=label, stream=lane, after=after, flops=one.flops, memory_start_B=self.held_B
             )
             self.held_B = 0.0
         self.tails[one.stream] = made

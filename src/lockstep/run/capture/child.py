@@ -166,10 +166,10 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     pretence = install(card, (lambda: record.live_B, lambda: record.peak_B), Attention(card.capability))
     pretence.own |= {torch.Tensor.numpy: values.array, torch.Tensor.tolist: values.list}
     steps = Steps(record)
-    Order.note, CapturedGroup.note = record.noted, record.collective  # type: ignore[assignment]
+    Order.note, CapturedGroup.note = record.noted, record.collective
     _resizing(record)
     notes = prepare()
-    torch.Tensor.record_stream = partialmethod(_kept_by_stream, notes)  # type: ignore[assignment, method-assign]
+    torch.Tensor.record_stream = partialmethod(_kept_by_stream, notes)  # type: ignore[assignment]
     register_optimizer_step_pre_hook(steps.begins)
     register_optimizer_step_post_hook(steps.ends)
     _phases(record)

@@ -59,7 +59,7 @@ class Pretence(TorchFunctionMode):
             torch.Tensor.cuda: lambda one, device=None, **words: one.to(_card(device), **words),
             torch.Tensor.pin_memory: lambda one, *args: one,
             torch.Tensor.data_ptr: address,
-            torch.Tensor.data.__set__: _set_data,
+            torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
             **{make: partial(_lifted, make) for make in (torch.tensor, torch.as_tensor, torch.asarray)},
         }
 
@@ -114,7 +114,7 @@ APART_B = 1 << 40
 
 def address(one: torch.Tensor) -> int:
     """Where a tensor's bytes would be."""
-    return _begin(one.untyped_storage()) + one.storage_offset() * one.element_size()
+    return _begin(one.untyped_storage()) + int(one.storage_offset()) * one.element_size()
 
 
 def _begin(storage: torch.UntypedStorage) -> int:
@@ -160,7 +160,9 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     _foreach_utils._foreach_supported_types.append(FakeTensor)
     sys.modules["torch.optim.optimizer"]._foreach_supported_types.append(FakeTensor)
     pretence = Pretence(attention)
-    torch.UntypedStorage.data_ptr = _begin  # type: ignore[method-assign]
+    torch.UntypedStorage.data_ptr = _begin  # type: ignore[assignment, method-assign]
+    # Functions of PyTorch that call it are run with the mode off.
+    torch.nn.functional.scaled_dot_product_attention = attention
     torch.utils.swap_tensors = _swapping(torch.utils.swap_tensors)
     _autocast()
     pretence.kernels = _kernels()  # type: ignore[attr-defined]

@@ -49,10 +49,10 @@ def render(found: CapturedMemory, out: Console) -> None:
     _values(found, out)
     said = [f"the step between two updates of the first optimizer, on torch {program['torch']}: {found.path}"]
     if found.time is not None:
-        from lockstep.price.kernels.captured import LONGER
+        from lockstep.price.kernels.captured import WITHIN
 
         said += [
-            f"of eager kernels, none of them fitted to captured steps: 32 measured on one H100 took longer, {LONGER}"
+            f"of eager kernels, none of them fitted to captured steps: 35 measured on one H100 are off by {WITHIN}"
         ]
     said += ["buffers are also the workspaces of cuBLAS, 5 % of slack in the allocator and 1.5 GB of context"]
     if program["card"]["name"] != device.name:

@@ -22,8 +22,9 @@ def render(found: Trace, out: Console) -> None:
     """Prints the summary."""
     line, ranks = found.timeline, found.timeline.program.ranks
     out.print(Text(f"{found.path}: {found.what}, {format_time(line.makespan_s)}", style="bold"))
+    number = f"{ranks} rank{'s' if ranks > 1 else ''}"
     out.print(
-        f"{ranks} rank{'s' if ranks > 1 else ''}, {len(line.program)} operations, {format_frac(line.utilization_frac)} computing; "
+        f"{number}, {len(line.program)} operations, {format_frac(line.utilization_frac)} computing; "
         "open it with ui.perfetto.dev"
     )
     heading(out, "Critical path")

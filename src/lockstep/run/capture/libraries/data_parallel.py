@@ -112,7 +112,7 @@ class CapturedDataParallel(DistributedDataParallel):
 
     def register_comm_hook(self, state: object, hook: Any) -> None:
         """Is refused."""
-        raise HookOfGradients("DistributedDataParallel.register_comm_hook: leave the hook out; captured without it only")
+        raise HookOfGradients("DistributedDataParallel.register_comm_hook is not captured: leave the hook out")
 
     def _ready(self, one: torch.nn.Parameter) -> None:
         """A gradient is there."""
@@ -122,7 +122,7 @@ class CapturedDataParallel(DistributedDataParallel):
             self.begun = True
             for bucket in self.buckets:
                 bucket.waits = set(bucket.places)
-            torch.autograd.Variable._execution_engine.queue_callback(self._finish)  # type: ignore[attr-defined]
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
         self.order += [] if self.rebuilt else [one]
         bucket = self.bucket_of[one]
         with torch.no_grad():
@@ -134,7 +134,8 @@ class CapturedDataParallel(DistributedDataParallel):
     def _put(self, one: torch.nn.Parameter, place: torch.Tensor) -> None:
         """Divides a gradient by the number of ranks, in its bucket."""
         grad, ranks = one.grad, dist.get_world_size(self.process_group)
-        if grad is not None and grad.untyped_storage()._cdata == place.untyped_storage()._cdata:
+        assert grad is not None
+        if grad.untyped_storage()._cdata == place.untyped_storage()._cdata:
             place.div_(ranks)
             return
         torch.mul(grad, 1.0 / ranks, out=place)

@@ -47,7 +47,7 @@ def _made(store: Any, rank: int, ranks: int, timeout: Any) -> CapturedGroup:
 
 def _device_of(part: str) -> Callable[[Any], Any]:
     """The device of a tensor of many ranks is that of its part on this one, as the program sees it."""
-    return lambda one: getattr(one, part).device if hasattr(one, part) else torch.Tensor.device.__get__(one)  # type: ignore[attr-defined]
+    return lambda one: getattr(one, part).device if hasattr(one, part) else torch.Tensor.device.__get__(one)
 
 
 def _replace(name: str, made: Any) -> None:
