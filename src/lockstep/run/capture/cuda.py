@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,7 @@ ORDER = ("current_stream", "default_stream", "set_stream", "stream", "synchroniz
 """What it does with streams."""
 
 
+@cache
 def index() -> int:
     """The card's number in its node, as a launcher says it."""
     return int(os.environ.get("LOCAL_RANK", 0))

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from inspect import unwrap
 from typing import Any
 
 import torch
@@ -23,7 +24,6 @@ import torch.utils.backend_registration as registration
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
-from torch.utils._pytree import tree_map
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
@@ -66,10 +66,8 @@ class Pretence(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.device:
             return function(*args, **(kwargs or {}))
-        args, kwargs = tree_map(_inside, tuple(args)), tree_map(_inside, dict(kwargs or {}))
-        if function in self.own:
-            return self.own[function](*args, **kwargs)
-        return function(*args, **kwargs)
+        called = self.own.get(function, function)
+        return called(*_inside(tuple(args)), **_inside(kwargs or {}))
 
 
 def _lifted(make: Callable[..., torch.Tensor], data: Any, *args: Any, device: Any = None, **words: Any) -> torch.Tensor:
@@ -131,10 +129,15 @@ def _card(device: Any = None) -> torch.device:
 
 
 def _inside(one: Any) -> Any:
-    """A device or its name as PyTorch's own code has it."""
-    if isinstance(one, torch.device) and one.type == SEEN:
-        return _card(one)
-    return _card(one) if isinstance(one, str) and (one == SEEN or one.startswith(f"{SEEN}:")) else one
+    """A device or its name, also in lists and words of a call, as PyTorch's own code has it."""
+    kind = type(one)
+    if kind is torch.device:
+        return _card(one) if one.type == SEEN else one
+    if kind is str:
+        return _card(one) if one == SEEN or one.startswith(f"{SEEN}:") else one
+    if kind is tuple or kind is list:
+        return kind([_inside(each) for each in one])
+    return {name: _inside(each) for name, each in one.items()} if kind is dict else one
 
 
 class _Depth:
@@ -155,6 +158,8 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     """Makes the card PyTorch's device; `held` say the bytes on it, now and at most. For a process of its own."""
     registration._setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
     FakeTensor.device = property(_outside, FakeTensor.device.fset)  # type: ignore[attr-defined, assignment]
+    # Without the wrappers that keep a compiler away, which load it and take longer than many a call.
+    FakeTensorMode.__torch_dispatch__ = unwrap(FakeTensorMode.__torch_dispatch__)  # type: ignore[method-assign]
     _counted(FakeTensorMode, "__torch_dispatch__")
     _counted(FakeTensorMode, "from_tensor")
     _foreach_utils._foreach_supported_types.append(FakeTensor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -63,14 +64,20 @@ def counted_flops(function: Any, args: Any, kwargs: Any, given: Any) -> int:
     if packet in flop_registry:
         shaped = [one for one in args if not isinstance(one, torch.dtype)]
         return int(flop_registry[packet](*shaped, **kwargs, out_val=given))
-    name = str(packet).removeprefix("aten.")
+    if not _is_product(packet):
+        return 0
+    name = _name(packet).removeprefix("aten.")
     if name == "_grouped_mm":
         (first, second), last = args[:2], args[1].shape[-1]
         batches = first.shape[0] if first.dim() == second.dim() == 3 else 1
         return int(2 * batches * first.shape[-2] * first.shape[-1] * last)
-    if any(part in name for part in PRODUCTS) and not name.endswith("_for_cpu"):
-        raise Uncounted(f"{function} is a product without a rule for its FLOPs, so that the step would count too few")
-    return 0
+    raise Uncounted(f"{function} is a product without a rule for its FLOPs, so that the step would count too few")
+
+
+@cache
+def _is_product(packet: Any) -> bool:
+    name = _name(packet)
+    return any(part in name for part in PRODUCTS) and not name.endswith("_for_cpu")
 
 
 def _is_causal(function: Any, args: Any, kwargs: Any) -> bool:
@@ -94,6 +101,18 @@ def local(one: torch.Tensor) -> torch.Tensor:
     return getattr(one, "_local_tensor", one)
 
 
+def _tensors(one: Any) -> list[torch.Tensor]:
+    """The tensors in arguments or in what is given, which may be in lists."""
+    if isinstance(one, torch.Tensor):
+        return [one]
+    return [found for each in one for found in _tensors(each)] if isinstance(one, tuple | list) else []
+
+
+DEVICE, META = torch.ops.prim.device.default, torch.device("meta")
+_name = cache(str)
+_format = cache(lambda dtype: str(dtype).removeprefix("torch."))
+
+
 @dataclass
 class Record(TorchDispatchMode):
     """The operations of a program and the tensors on the card, until a step of it is known."""
@@ -113,6 +132,11 @@ class Record(TorchDispatchMode):
         register_module_forward_pre_hook(self._entered)
         register_module_forward_hook(self._left, always_call=True)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Whether calls go through what keeps a compiler away: there is none."""
+        return False
+
     def _entered(self, *args: Any) -> None:
         self.modules += 1
 
@@ -120,7 +144,9 @@ class Record(TorchDispatchMode):
         self.modules -= 1
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(not issubclass(one, FakeTensor) for one in types):
+        if function is DEVICE and isinstance(args[0], FakeTensor):
+            return META if args[0].fake_mode.in_kernel_invocation else args[0].fake_device
+        if any(one is not FakeTensor and not issubclass(one, FakeTensor) for one in types):
             return NotImplemented  # A tensor of many ranks, which calls what it does on this one.
         kwargs = kwargs or {}
         found = self.answer(function, args)
@@ -133,18 +159,19 @@ class Record(TorchDispatchMode):
         given = function(*args, **kwargs)
         if self.functional(function, args, given):
             return given
-        tensors = [one for one in tree_iter(given) if isinstance(one, torch.Tensor)]
-        read = [one for one in tree_iter((args, kwargs)) if isinstance(one, torch.Tensor)]
-        if function.namespace != "prim" and any(self.there(one) for one in (*tensors, *read)):
+        if function.namespace == "prim":
+            return given
+        tensors, read = _tensors(given), _tensors((*args, *kwargs.values()))
+        if any(self.there(one) for one in (*tensors, *read)):
             flops = counted_flops(function, args, kwargs, given)
             causal = flops > 0 and _is_causal(function, args, kwargs)
-            self._add(str(function), read, tensors, flops=flops, causal=causal, stream=Order.current.number)
+            self._add(_name(function), read, tensors, flops=flops, causal=causal, stream=Order.current.number)
         return given
 
     def _add(self, name: str, read: Sequence[torch.Tensor], gives: Sequence[torch.Tensor], **words: Any) -> None:
         for one in gives:
             self.saw(one)
-        shapes = tuple((tuple(one.shape), str(one.dtype).removeprefix("torch.")) for one in (*read, *gives))
+        shapes = tuple((tuple(one.shape), _format(one.dtype)) for one in (*read, *gives))
         phase = "recompute" if self.phase == "backward" and self.modules else self.phase
         self.operations.append(Operation(name, phase, shapes, len(read), **words))
 
