@@ -48,16 +48,16 @@ def largest_circle() -> int:
 
 LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     "folders": (lambda: sum((path / "__init__.py").exists() for path in ROOT.iterdir()), 10),
-    # 40 more: captured programs, what a machine trains, methods of adapters, epochs, what passes in a step.
-    "files": (lambda: len(sources()), 1100),
-    # 4,500 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 133_600),
+    # 45 more: captured programs, also of many ranks, what a machine trains, methods of adapters, epochs, what passes.
+    "files": (lambda: len(sources()), 1105),
+    # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 134_700),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),
     "files that read a recipe": (lambda: sum(bool(re.search(r"\brecipe\.", text)) for text in sources().values()), 116),
-    # 140 of these are arguments of PyTorch's own hooks, in run/capture.
-    "uses of Any": (lambda: count(r"\bAny\b"), 970),
+    # 210 of these are arguments of PyTorch's own hooks, in run/capture.
+    "uses of Any": (lambda: count(r"\bAny\b"), 1041),
     "lines that the formatter skips": (lambda: count(r"# fmt: skip"), 645),
 }
 

@@ -192,6 +192,30 @@ def test_attention_is_the_kernel_that_the_card_takes(captured: Captured, card: s
     assert len(names) == 2
 
 
+MOVED = """
+import torch
+net = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+net.to("cuda")
+tied = torch.nn.Linear(64, 64, device="cuda")
+tied.weight = net.weight
+attention = torch.nn.MultiheadAttention(64, 4, device="cuda", dtype=torch.bfloat16)
+for _ in range(3):
+    x = torch.randn(8, 64, device="cuda")
+    y = x[None].bfloat16()
+    (tied(net(x)).square().mean() + attention(y, y, y, need_weights=False)[0].float().sum()).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_parameters_that_move_stay_those_that_an_optimizer_knows(captured: Captured) -> None:
+    found = captured(program=MOVED).captured
+    assert found.by_phase["optimizer"] > 0
+    # Attention inside PyTorch's own modules takes the card's kernel too.
+    assert [one.name for one in found.operations if "attention" in one.name]
+
+
 @pytest.mark.parametrize(
     ("program", "said"),
     [
@@ -199,7 +223,8 @@ def test_attention_is_the_kernel_that_the_card_takes(captured: Captured, card: s
             MODEL + "x = torch.ones(4, device='cuda')\nx.nonzero()\n",
             r"nonzero.* at train\d+\.py:\d+ .* depends on its values",
         ),
-        ("import torch\ntorch.distributed.init_process_group('nccl')\n", "several ranks are not captured yet"),
+        ("import torch\ntorch.distributed.init_process_group('nccl')\n", "as in --ranks 8"),
+        ("import torch\ntorch.zeros(1, device='cuda:1')\n", "the card cuda:0 alone"),
     ],
 )
 def test_what_cannot_be_captured_is_refused_by_name(captured: Captured, program: str, said: str) -> None:

@@ -249,7 +249,7 @@ def test_a_fused_update_reads_four_lists_and_writes_three() -> None:
 
 
 def step(*operations: Operation) -> Captured:
-    return Captured({"ranks": 1, "groups": {}}, operations, ())
+    return Captured({"ranks": 1, "groups": []}, operations, ())
 
 
 def test_every_call_takes_the_host_as_long_as_one_alone_did() -> None:

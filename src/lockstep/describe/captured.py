@@ -35,9 +35,9 @@ RECORD, WAIT, READ = "record", "wait", "read"
 """Rows of streams: an event, a stream that waits for one, and the host that waits for an event or a stream."""
 POINT_TO_POINT = ("send", "recv")
 COLLECTIVES = (
-    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "gather", "scatter",
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "gather", "scatter"),
     *POINT_TO_POINT,
-)  # fmt: skip
+)
 MOST_B = 1 << 30
 """Bytes of a part of the file, unpacked."""
 Row = TypeVar("Row")
@@ -109,7 +109,7 @@ class Captured:
     @property
     def groups(self) -> dict[str, list[int]]:
         """The ranks of every group that has a collective."""
-        return dict(self.program["groups"])
+        return {one["name"]: one["ranks"] for one in self.program["groups"]}
 
     @cached_property
     def _live_B(self) -> np.ndarray:

@@ -292,6 +292,8 @@ def model(name_or_path: str | Path) -> Model:
 
         return read_config(path) if path.suffix.lower() == ".json" else read_model_file(path)
     wanted = ", ".join(FILE_SUFFIXES)
+    if path.suffix == ".capture":
+        raise BadInput("is a captured step, which memory, estimate and trace take", text)
     if os.path.isfile(path):
         neither = "is neither a script, configuration or log of known training software nor a model file"
         raise BadInput(f"{neither} ({wanted})", text)

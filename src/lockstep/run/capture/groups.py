@@ -18,32 +18,38 @@ from torch.utils._pytree import tree_iter
 from lockstep.describe.captured import READ, WAIT
 from lockstep.run.capture.streams import Order, Stream
 
-SENDS, RECEIVES = "send", "recv"
-OWN = {
-    "allreduce": ("all-reduce", 0, 0), "allreduce_coalesced": ("all-reduce", 0, 0),
-    "broadcast": ("broadcast", 0, 0), "reduce": ("reduce", 0, 0),
-    **dict.fromkeys(
-        ("allgather", "_allgather_base", "allgather_coalesced", "allgather_into_tensor_coalesced",
-         "all_gather_single", "all_gather_single_coalesced"), ("all-gather", 1, 0),
-    ),
-    **dict.fromkeys(
-        ("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor_coalesced", "reduce_scatter_single",
-         "reduce_scatter_single_coalesced"), ("reduce-scatter", 1, 0),
-    ),
-    **dict.fromkeys(("alltoall", "alltoall_base", "all_to_all_single"), ("all-to-all", 1, 0)),
-    "gather": ("gather", 1, 0), "scatter": ("scatter", 1, 0), "send": (SENDS, 0, 0), "recv": (RECEIVES, 0, 0),
-    "recv_anysource": (RECEIVES, 0, 0),
-}  # fmt: skip
-"""Methods of a process group: the collective, and which arguments it reads and writes."""
-FUNCTIONAL = {
-    "all_reduce": "all-reduce", "all_reduce_": "all-reduce", "all_reduce_coalesced": "all-reduce",
-    "all_reduce_coalesced_": "all-reduce", "all_gather_into_tensor": "all-gather",
-    "all_gather_into_tensor_out": "all-gather", "all_gather_into_tensor_coalesced": "all-gather",
-    "reduce_scatter_tensor": "reduce-scatter", "reduce_scatter_tensor_out": "reduce-scatter",
-    "reduce_scatter_tensor_coalesced": "reduce-scatter", "all_to_all_single": "all-to-all", "broadcast": "broadcast",
-    "broadcast_": "broadcast", "shard_dim_alltoall": "all-to-all",
-}  # fmt: skip
-"""Collectives that PyTorch has as operations."""
+_OWN = """
+all-reduce 0 0: allreduce allreduce_coalesced
+broadcast 0 0: broadcast
+reduce 0 0: reduce
+all-gather 1 0: allgather _allgather_base allgather_coalesced allgather_into_tensor_coalesced all_gather_single
+    all_gather_single_coalesced
+reduce-scatter 1 0: reduce_scatter _reduce_scatter_base reduce_scatter_tensor_coalesced reduce_scatter_single
+    reduce_scatter_single_coalesced
+all-to-all 1 0: alltoall alltoall_base all_to_all_single
+gather 1 0: gather
+scatter 1 0: scatter
+send 0 0: send
+recv 0 0: recv recv_anysource
+"""
+"""Collectives, which of their arguments they read and write, and the methods of a process group that are these."""
+_FUNCTIONAL = """
+all-reduce: all_reduce all_reduce_ all_reduce_coalesced all_reduce_coalesced_
+all-gather: all_gather_into_tensor all_gather_into_tensor_out all_gather_into_tensor_coalesced
+reduce-scatter: reduce_scatter_tensor reduce_scatter_tensor_out reduce_scatter_tensor_coalesced
+all-to-all: all_to_all_single shard_dim_alltoall
+broadcast: broadcast broadcast_
+"""
+"""Collectives, and the operations of PyTorch that are these."""
+
+
+def _table(text: str) -> dict[str, str]:
+    """What is left of the colon, by each name right of it."""
+    lines = (line.partition(": ") for line in text.replace("\n    ", " ").strip().splitlines())
+    return {name: said for said, _, names in lines for name in names.split()}
+
+
+FUNCTIONAL = _table(_FUNCTIONAL)
 SPACES = ("_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 
 Note = Callable[..., None]
@@ -157,8 +163,9 @@ def _tensors(one: Any) -> list[torch.Tensor]:
     return [each for each in tree_iter(one) if isinstance(each, torch.Tensor)]
 
 
-for _name, _words in OWN.items():
-    setattr(CapturedGroup, _name, _method(*_words))
+for _name, _said in _table(_OWN).items():
+    _op, _reads, _gives = _said.split()
+    setattr(CapturedGroup, _name, _method(_op, int(_reads), int(_gives)))
 
 
 class Functional:

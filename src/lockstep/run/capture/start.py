@@ -24,9 +24,14 @@ LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"
 
 
 def capture(
-    script: str | Path, arguments: Sequence[str], cluster: Cluster, out: str | Path, answers: Mapping[str, str],
-    ranks: int = 1, rank: int = 0,
-) -> Captured:  # fmt: skip
+    script: str | Path,
+    arguments: Sequence[str],
+    cluster: Cluster,
+    out: str | Path,
+    answers: Mapping[str, str],
+    ranks: int = 1,
+    rank: int = 0,
+) -> Captured:
     """A step of a script as rank `rank` of `ranks`, written to `out`.
 
     Raises BadInput with what the program did that cannot be captured.

@@ -27,6 +27,7 @@ def write(
 ) -> None:
     """Writes the operations from `start` on, and the tensors that live there."""
     operations = record.operations[start:]
+    groups = sorted({one.group for one in operations} - {""})
     program = {
         "schema": SCHEMA,
         "script": Path(question["script"]).name,
@@ -42,7 +43,7 @@ def write(
         "notes": notes,
         "rank": question["rank"],
         "ranks": question["ranks"],
-        "groups": {name: CapturedGroup.ranks[name] for name in sorted({one.group for one in operations} - {""})},
+        "groups": [{"name": name, "ranks": CapturedGroup.ranks[name]} for name in groups],
     }
     lives = [one for one in record.lives if one.died is None or one.died > start]
     tensors = (

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import BadInput
@@ -111,10 +112,18 @@ def is_capture(path: object) -> bool:
     return isinstance(path, str | Path) and str(path).endswith(SUFFIX)
 
 
-def read_capture(path: str | Path, cluster: str | Path | Cluster | None) -> CapturedMemory:
-    """The step in a file on a device of `cluster`, or of the machine that it was captured for."""
+def read_capture(
+    path: str | Path, cluster: str | Path | Cluster | None, words: Mapping[str, object] = MappingProxyType({})
+) -> CapturedMemory:
+    """The step in a file on a device of `cluster`, or of the machine that it was captured for.
+
+    Raises BadInput where any of `words` is given: what a program does is in the program.
+    """
     from lockstep.describe.captured import read_captured
 
+    for word, value in words.items():
+        if value is not None and word != "cluster":
+            raise BadInput("does not belong to a captured step", f"--{word.replace('_', '-')}")
     found = read_captured(path)
     name = f"{found.program['card']['name']}:1" if cluster is None else cluster
     return CapturedMemory(found, read_cluster(name), str(path))

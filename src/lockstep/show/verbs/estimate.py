@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
+from lockstep.show.verbs.capture import is_capture
 from lockstep.show.verbs.plan import plan
 from lockstep.show.verbs.words.about import sharing
 from lockstep.show.verbs.words.calling import verb
@@ -52,6 +53,8 @@ def estimate(
     """
     from lockstep.decide.planner.estimate import estimate as estimate_layout
 
+    if is_capture(model):
+        raise BadInput("is a captured step: lockstep.memory says its memory and its time", str(model))
     asked, chosen = read_asked(model, cluster, layout, dict(words))
     return estimate_layout(asked.job, asked.cluster, chosen)
 

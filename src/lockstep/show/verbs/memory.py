@@ -67,7 +67,7 @@ def memory(
     Without a model, the largest of every family that the machine trains, by each method.
     """
     if is_capture(model):
-        return read_capture(str(model), cluster)
+        return read_capture(str(model), cluster, {**words, "layout": layout, "rank": rank})
     if model is None:
         of_one = {
             "layout": layout,

@@ -9,7 +9,7 @@ from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import parse_size_B
-from lockstep.show.verbs.capture import is_capture, read_capture
+from lockstep.show.verbs.capture import CapturedMemory, is_capture, read_capture
 from lockstep.show.verbs.pipeline import TRANSFER, StageWords, pipeline
 from lockstep.show.verbs.words.algorithms import check_switch
 from lockstep.show.verbs.words.calling import strict
@@ -113,7 +113,9 @@ def trace(
     if form not in FORMS:
         raise UnknownName("form of a trace", form, FORMS, "--as")
     if is_capture(what):
-        return _captured(what, trace_path(out, "--out"), form, words)
+        if form != "perfetto":
+            raise BadInput("does not belong to a captured step", "--as")
+        return trace_captured(read_capture(what, words.get("cluster"), words), out, "--out")
     path = trace_path(out, "--out") if form == "perfetto" else _new_folder(out, "--out")
     given: Json = {name: value for name, value in words.items() if value is not None}
     known = PipelineWords if what == "pipeline" else CollectiveWords
@@ -128,17 +130,12 @@ def trace(
     return _written(timeline, path, what, "--out")
 
 
-def _captured(what: str, path: Path, form: str, words: TraceWords) -> Trace:
-    """The captured step on `cluster`, or on the card that it was captured for."""
+def trace_captured(found: CapturedMemory, out: str | Path, where: str) -> Trace:
+    """Plays a captured step and writes the trace: its calls on the host and in the streams of the card."""
     from lockstep.price.step.captured import captured_timeline
 
-    for name, value in words.items():
-        if value is not None and name != "cluster":
-            raise BadInput("does not belong to a captured step", f"--{name.replace('_', '-')}")
-    if form != "perfetto":
-        raise BadInput("does not belong to a captured step", "--as")
-    found = read_capture(what, words.get("cluster"))
-    return _written(captured_timeline(found.captured, found.cluster), path, f"step of {found.name}", "--out")
+    path = trace_path(out, where)
+    return _written(captured_timeline(found.captured, found.cluster), path, f"step of {found.name}", where)
 
 
 @strict

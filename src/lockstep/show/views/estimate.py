@@ -163,9 +163,12 @@ def ask(
     as_json: bool, plot: str | None, trace: str | None, form: str | None, expand: str | None, **words: Any
 ) -> None:  # fmt: skip
     """Writes the trace too."""
+    from lockstep.show.verbs.capture import is_capture
     from lockstep.show.verbs.estimate import estimate
     from lockstep.show.verbs.trace import trace_step
 
+    if is_capture(words["model"]):
+        return _captured(as_json, plot, trace, {**words, "as": form, "expand": expand})
     answer = estimate(**words)
     draw(plot, partial(plot_step, answer))
     if trace is not None:
@@ -173,6 +176,20 @@ def ask(
     elif expand is not None or form is not None:
         raise BadInput("has no effect without --trace", "--expand" if expand is not None else "--as")
     show(answer, as_json, render, ok=bool(answer.memory.fits))
+
+
+def _captured(as_json: bool, plot: str | None, trace: str | None, words: dict[str, Any]) -> None:
+    """A captured step, as `lockstep memory` says it, with its trace."""
+    from lockstep.show.verbs.capture import read_capture
+    from lockstep.show.verbs.trace import trace_captured
+    from lockstep.show.views.capture import plot_capture
+    from lockstep.show.views.capture import render as render_capture
+
+    found = read_capture(words.pop("model"), words.get("cluster"), words)
+    draw(plot, partial(plot_capture, found))
+    if trace is not None:
+        trace_captured(found, trace, "--trace")
+    show(found, as_json, render_capture, ok=found.fits)
 
 
 COMMAND = Command(
@@ -184,6 +201,7 @@ COMMAND = Command(
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --pp 4 --plot step.png --trace step.json.gz",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 64 --tp 8 --trace step.json.gz --expand messages",
         "lockstep estimate gpt2-medium -c dgx-h100 --batch 32 --trace ranks --as kineto",
+        "lockstep estimate step.capture -c dgx-h100 --trace step.json.gz",
     ),
     more="The exit code is 1 when it does not fit in memory.",
     render=render,

@@ -65,22 +65,19 @@ def buckets_of(parameters: Iterable[torch.nn.Parameter], cap_B: int) -> list[lis
 class CapturedDataParallel(DistributedDataParallel):
     """The same for a program, in Python."""
 
-    def __init__(
-        self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0,
-        broadcast_buffers: bool = True, init_sync: bool = True, process_group: Any = None,
-        bucket_cap_mb: float | None = None, find_unused_parameters: bool = False, check_reduction: bool = False,
-        gradient_as_bucket_view: bool = False, static_graph: bool = False, **others: Any,
-    ) -> None:  # fmt: skip
+    def __init__(self, module: torch.nn.Module, device_ids: Any = None, **words: Any) -> None:
         torch.nn.Module.__init__(self)
-        self.module, self.device_ids, self.output_device, self.dim = module, device_ids, output_device, dim
-        self.process_group = process_group or dist.distributed_c10d._get_default_group()
-        self.cap_B = int((bucket_cap_mb or USUAL_MB) * (1 << 20))
-        self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
-        self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
+        self.module, self.device_ids = module, device_ids
+        self.process_group = words.get("process_group") or dist.distributed_c10d._get_default_group()
+        self.cap_B = int((words.get("bucket_cap_mb") or USUAL_MB) * (1 << 20))
+        self.broadcast_buffers = words.get("broadcast_buffers", True)
+        self.gradient_as_bucket_view = words.get("gradient_as_bucket_view", False)
+        self.static_graph = words.get("static_graph", False)
+        self.find_unused_parameters = words.get("find_unused_parameters", False)
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         trained = [one for one in module.parameters() if one.requires_grad]
         self.order: list[torch.nn.Parameter] = []
-        self.rebuilt = find_unused_parameters and not static_graph
+        self.rebuilt = self.find_unused_parameters and not self.static_graph
         self._fill(reversed(trained))
         for one in trained:
             one.register_post_accumulate_grad_hook(self._ready)
@@ -116,7 +113,7 @@ class CapturedDataParallel(DistributedDataParallel):
 
     def _ready(self, one: torch.nn.Parameter) -> None:
         """A gradient is there."""
-        if not self.require_backward_grad_sync or one.grad is None:
+        if not self.require_backward_grad_sync:
             return
         if not self.begun:
             self.begun = True
@@ -134,7 +131,8 @@ class CapturedDataParallel(DistributedDataParallel):
     def _put(self, one: torch.nn.Parameter, place: torch.Tensor) -> None:
         """Divides a gradient by the number of ranks, in its bucket."""
         grad, ranks = one.grad, dist.get_world_size(self.process_group)
-        assert grad is not None
+        if grad is None:
+            return
         if grad.untyped_storage()._cdata == place.untyped_storage()._cdata:
             place.div_(ranks)
             return

@@ -79,9 +79,9 @@ def _begun(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _on_our_backend(old: Callable[..., Any]) -> Callable[..., Any]:
-    def new(ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None, *args: Any,
-            **words: Any) -> Any:  # fmt: skip
-        return old(ranks, timeout, BACKEND, None, *args, **words | {"device_id": None})
+    def new(ranks: Any = None, timeout: Any = None, *args: Any, **words: Any) -> Any:
+        kept = {name: words[name] for name in ("use_local_synchronization", "group_desc") if name in words}
+        return old(ranks, timeout, BACKEND, **kept)
 
     return new
 

@@ -1,0 +1,198 @@
+"""Programs of several ranks, captured as one of them: collectives and sharded bytes by arithmetic."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import cli_runner
+import lockstep
+from lockstep.base.errors import BadInput
+from lockstep.describe.captured import Captured
+
+torch = pytest.importorskip("torch")
+
+HIDDEN, WIDE, LAYERS, RANKS = 256, 1024, 4, 8
+WEIGHTS = 2 * HIDDEN * WIDE
+"""Of a block."""
+BEGIN = """
+import contextlib, os, sys, torch
+import torch.distributed as dist
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(256, 1024, bias=False), torch.nn.Linear(1024, 256, bias=False)
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+
+dist.init_process_group("nccl")
+local = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local)
+"""
+END = """
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(3):
+    for micro in range(micros):
+        last = micro == micros - 1
+        x = torch.randn(512, 256, device="cuda", dtype=dtype)
+        with contextlib.nullcontext() if last else net.no_sync():
+            net(x).float().square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+SHARDED = """
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+with torch.device("meta"):
+    net = torch.nn.Sequential(*(Block() for _ in range(4)))
+policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+for block in net:
+    fully_shard(block, mp_policy=policy)
+fully_shard(net, mp_policy=policy)
+net.to_empty(device="cuda")
+micros, dtype = 1, torch.bfloat16
+"""
+COPIED = """
+net = torch.nn.Sequential(*(Block() for _ in range(4))).to(f"cuda:{local}")
+view = "view" in sys.argv
+net = torch.nn.parallel.DistributedDataParallel(net, device_ids=[local], gradient_as_bucket_view=view)
+micros, dtype = 2, torch.float32
+"""
+TENSOR = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+mesh = init_device_mesh("cuda", (dist.get_world_size() // 4, 4), mesh_dim_names=("dp", "tp"))
+net = torch.nn.Sequential(*(Block() for _ in range(4))).cuda()
+for block in net:
+    parallelize_module(block, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+micros, dtype = 1, torch.float32
+"""
+
+Run = Callable[..., Captured]
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("ranks")
+    known: dict[tuple[str, ...], Captured] = {}
+
+    def run(program: str, *words: str, rank: int = 0) -> Captured:
+        key = (program, *words, str(rank))
+        if key not in known:
+            script, out = folder / f"train{len(known)}.py", folder / f"{len(known)}.capture"
+            script.write_text(BEGIN + program + END)
+            known[key] = lockstep.capture(
+                str(script), *words, cluster="dgx-h100:2", ranks=RANKS, rank=rank, out=out
+            ).captured
+        return known[key]
+
+    return run
+
+
+def traffic_B(found: Captured) -> Counter[tuple[str, str]]:
+    """Bytes of collectives by name and phase."""
+    sizes: Counter[tuple[str, str]] = Counter()
+    for one in found.operations:
+        if one.group:
+            sizes[one.name, one.phase] += one.size_B
+    return sizes
+
+
+def held_B(found: Captured, category: str) -> int:
+    return sum(one.size_B for one in found.lives if one.category == category)
+
+
+def test_sharded_parameters_are_gathered_twice_and_gradients_scattered_once(captured: Run) -> None:
+    found = captured(SHARDED)
+    whole = LAYERS * WEIGHTS
+    assert found.program["parameters"] == whole
+    assert held_B(found, "parameters") == 4 * whole // RANKS
+    assert held_B(found, "optimizer") == 2 * 4 * whole // RANKS
+    assert traffic_B(found) == {
+        ("all-gather", "forward"): 2 * whole,
+        ("all-gather", "backward"): 2 * whole,
+        ("reduce-scatter", "backward"): 4 * whole,
+    }
+    assert set(map(tuple, found.groups.values())) == {tuple(range(RANKS))}
+
+
+def test_gathers_of_sharded_parameters_have_a_stream_of_their_own(captured: Run) -> None:
+    found = captured(SHARDED)
+    compute = {one.stream for one in found.operations if one.flops}
+    gathers = {one.stream for one in found.operations if one.name == "all-gather"}
+    scatters = {one.stream for one in found.operations if one.name == "reduce-scatter"}
+    assert compute == {0}
+    assert not gathers & scatters
+    assert 0 not in gathers | scatters
+    waits = {one.event for one in found.operations if one.name == "wait" and one.stream == 0}
+    recorded = {one.event for one in found.operations if one.name == "record" and one.stream in gathers}
+    assert waits & recorded
+
+
+@pytest.mark.parametrize("words", [(), ("view",)])
+def test_copied_parameters_have_their_gradients_summed_once_a_step(captured: Run, words: tuple[str, ...]) -> None:
+    found = captured(COPIED, *words, rank=3)
+    assert traffic_B(found) == {("all-reduce", "backward"): 4 * LAYERS * WEIGHTS}
+    # The gradient of the first block's input is needed by nobody.
+    assert found.flops == 2 * (6 * LAYERS * WEIGHTS - 2 * HIDDEN * WIDE) * 512
+
+
+def test_gradients_in_views_of_their_buckets_are_held_once(captured: Run) -> None:
+    apart, views = captured(COPIED, rank=3), captured(COPIED, "view", rank=3)
+    copies = [sum("copy_" in one.name for one in found.operations) for found in (apart, views)]
+    assert copies[0] - copies[1] == 2 * LAYERS
+
+
+def test_tensor_parallel_blocks_sum_activations_in_their_group(captured: Run) -> None:
+    found = captured(TENSOR, rank=5)
+    activation_B = 4 * 512 * HIDDEN
+    assert held_B(found, "parameters") == 4 * LAYERS * WEIGHTS // 4
+    # Nobody needs the gradient of the first block's input.
+    assert traffic_B(found) == {
+        ("all-reduce", "forward"): LAYERS * activation_B,
+        ("all-reduce", "backward"): (LAYERS - 1) * activation_B,
+    }
+    assert list(found.groups.values()) == [[4, 5, 6, 7]]
+
+
+def test_buckets_are_those_of_the_reducer() -> None:
+    """PyTorch has the assignment as a function of its own."""
+    from lockstep.run.capture.libraries.data_parallel import FIRST_B, buckets_of
+
+    sizes = [10, 300_000, 40, 7_000_000, 12, 3_000_000, 3_500_000, 90, 80_000_000]
+    formats = [torch.float32, torch.bfloat16, torch.float32]
+    tensors = [torch.nn.Parameter(torch.empty(size, dtype=formats[at % 3])) for at, size in enumerate(sizes)]
+    for cap_B in (1 << 20, 25 << 20):
+        expected, _ = torch.distributed._compute_bucket_assignment_by_size(tensors, [FIRST_B, cap_B])
+        places = {id(one): at for at, one in enumerate(tensors)}
+        found = [[places[id(one)] for one in bucket] for bucket in buckets_of(tensors, cap_B)]
+        assert sorted(found) == sorted(expected)
+
+
+def test_time_needs_a_cluster_for_all_ranks_and_the_trace_is_of_its_streams(captured: Run, tmp_path: Path) -> None:
+    captured(SHARDED)
+    path = next(Path(one) for one in tmp_path.parent.glob("ranks*/0.capture"))
+    alone = lockstep.memory(str(path))
+    with pytest.raises(BadInput, match="--tp: does not belong to a captured step"):
+        lockstep.memory(str(path), tp=2)
+    said = [cli_runner.run(verb, str(path), "-c", "dgx-h100:1", "--json").json() for verb in ("memory", "estimate")]
+    assert said[0] == said[1]
+    assert alone.time is None
+    assert "8 ranks" in alone.untimed
+    near, far = (lockstep.memory(str(path), machine).time for machine in ("dgx-h100:1", "rtx-4090:8"))
+    assert near is not None
+    assert far is not None
+    assert far.communication_s > near.communication_s > 0
+    out = tmp_path / "step.json"
+    ran = cli_runner.run("trace", str(path), "-c", "dgx-h100:1", "-o", str(out))
+    assert ran.code == 0
+    names = {one["args"]["name"] for one in json.loads(out.read_text())["traceEvents"] if one["name"] == "thread_name"}
+    assert {"rank 0 / launches", "rank 0 / compute"} <= names
+    assert any("communication" in name for name in names)
+
+
+def test_a_rank_is_one_of_the_ranks() -> None:
+    with pytest.raises(BadInput, match="less than the 8 ranks"):
+        lockstep.capture("train.py", cluster="dgx-h100:1", ranks=8, rank=8)
