@@ -118,6 +118,15 @@ def test_sharded_parameters_are_gathered_twice_and_gradients_scattered_once(capt
     assert set(map(tuple, found.groups.values())) == {tuple(range(RANKS))}
 
 
+def test_offloaded_parameters_are_counted_and_have_no_time(captured: Run) -> None:
+    program = SHARDED.replace("import MixedP", "import CPUOffloadPolicy, MixedP")
+    program = program.replace("mp_policy=policy)", "mp_policy=policy, offload_policy=CPUOffloadPolicy())")
+    found = captured(program.replace('to_empty(device="cuda")', 'to_empty(device="cpu")'))
+    assert found.program["parameters"] == LAYERS * WEIGHTS
+    assert held_B(found, "optimizer") == 0
+    assert "on the host" in found.program["untimed"]
+
+
 def test_gathers_of_sharded_parameters_have_a_stream_of_their_own(captured: Run) -> None:
     found = captured(SHARDED)
     compute = {one.stream for one in found.operations if one.flops}

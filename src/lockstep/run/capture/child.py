@@ -49,12 +49,15 @@ class Steps:
 
     def __init__(self, record: Record) -> None:
         self.record, self.first, self.updates, self.start = record, None, 0, 0
+        self.updated: dict[int, torch.Tensor] = {}
+        """Parameters of all optimizers."""
 
     def begins(self, optimizer: Any, *args: Any) -> None:
         """Before an update: its gradients are there."""
         self.record.phase = "optimizer"
         for one in _parameters(optimizer):
             self.record.name(one.grad, GRADIENTS)
+            self.updated[id(one)] = one
 
     def ends(self, optimizer: Any, *args: Any) -> None:
         """After an update. Raises Finished when a whole step is known."""
@@ -75,18 +78,26 @@ def _parameters(optimizer: Any) -> list[torch.Tensor]:
     return [one for group in optimizer.param_groups for one in group["params"]]
 
 
-def name_modules(record: Record) -> dict[str, int]:
-    """Says which tensors are parameters and buffers of modules; how many parameters there are, and trained ones."""
+def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, Any]:
+    """Says which tensors are parameters and buffers of modules; how many parameters there are, and trained ones.
+
+    Those count that are on the card or that an optimizer updates.
+    """
     seen: dict[int, torch.Tensor] = {}
     for module in [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]:
         record.name(list(module._buffers.values()), BUFFERS)
         seen |= {id(one): one for one in module._parameters.values() if one is not None}
     record.name(list(seen.values()), PARAMETERS)
-    there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)]
+    away = [one for one in updated.values() if not record.there(one)]
+    there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)] + away
     return {
+        "untimed": ON_HOST if away else "",
         "parameters": sum(_whole(one) for one in there),
         "trained_parameters": sum(_whole(one) for one in there if one.requires_grad),
     }
+
+
+ON_HOST = "parameters are updated on the host, and how long that takes is not known"
 
 
 def _whole(one: torch.Tensor) -> int:
@@ -178,7 +189,7 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
         with shapes_alone() as record.shapes, record, pretence:
             _run(question, steps)
     except Finished:
-        counts = name_modules(record)
+        counts = name_modules(record, steps.updated)
     except Refused as error:
         return {"error": str(error)}
     except DynamicOutputShapeException as error:

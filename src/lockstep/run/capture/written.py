@@ -23,7 +23,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write(
-    question: dict[str, Any], record: Record, start: int, values: Values, counts: dict[str, int], notes: list[str]
+    question: dict[str, Any], record: Record, start: int, values: Values, counts: dict[str, Any], notes: list[str]
 ) -> None:
     """Writes the operations from `start` on, and the tensors that live there."""
     operations = record.operations[start:]

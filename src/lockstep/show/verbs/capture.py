@@ -72,6 +72,8 @@ class CapturedMemory(Shown):
         from lockstep.base.errors import UnknownName
         from lockstep.price.step.captured import captured_time
 
+        if self.captured.program["untimed"]:
+            return None, self.captured.program["untimed"]
         try:
             return captured_time(self.captured, self.cluster), ""
         except UnknownName:
