@@ -178,6 +178,47 @@ for _ in range(3):
 """
 
 
+SCALED = """
+import torch
+net = torch.nn.Linear(64, 64).cuda()
+optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cuda")
+for _ in range(3):
+    with torch.autocast("cuda", torch.float16):
+        loss = net(torch.randn(8, 64, device="cuda")).float().square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+"""
+
+
+def test_gradients_that_are_looked_at_for_overflows_have_none(captured: Captured) -> None:
+    found = captured(program=SCALED).captured
+    assert found.by_phase["optimizer"] > 0
+    assert {one["answer"] for one in found.program["values"] if "0" in one["answer"]}
+
+
+EARLY = """
+import torch
+net = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for one in net.parameters():
+    one.grad = torch.zeros_like(one)
+optimizer.step()
+for _ in range(3):
+    net(torch.randn(8, 64, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_an_update_that_makes_states_is_no_step(captured: Captured) -> None:
+    found = captured(program=EARLY).captured
+    assert found.by_phase["backward"] > 0
+    # The gradient of the input is needed by nobody.
+    assert found.flops == 4 * 8 * 64 * 64
+
+
 KERNELS = [("h100-sxm", "cudnn"), ("a100-sxm-80gb", "flash")]
 
 

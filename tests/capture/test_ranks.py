@@ -166,6 +166,20 @@ def test_tensor_parallel_blocks_sum_activations_in_their_group(captured: Run) ->
     assert list(found.groups.values()) == [[4, 5, 6, 7]]
 
 
+def test_what_ranks_of_deepspeed_compare_in_the_first_step_is_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "deepspeed" / "runtime" / "zero"
+    folder.mkdir(parents=True)
+    for one in (folder, *folder.parents[:2]):
+        (one / "__init__.py").touch()
+    said = "def assert_ints_same_as_other_ranks(ints):\n    raise RuntimeError('ranks differ')\n\nOTHER = 7\n"
+    (folder / "utils.py").write_text(said)
+    script = tmp_path / "train.py"
+    uses = "from deepspeed.runtime.zero.utils import OTHER, assert_ints_same_as_other_ranks\n"
+    script.write_text(uses + "assert_ints_same_as_other_ranks([OTHER])\nraise RuntimeError('went on')\n")
+    with pytest.raises(BadInput, match="went on"):
+        lockstep.capture(str(script), cluster="dgx-h100:1", out=tmp_path / "step.capture")
+
+
 def test_buckets_are_those_of_the_reducer() -> None:
     """PyTorch has the assignment as a function of its own."""
     from lockstep.run.capture.libraries.data_parallel import FIRST_B, buckets_of

@@ -56,6 +56,7 @@ class Steps:
         """Before an update: its gradients are there."""
         self.record.phase = "optimizer"
         for one in _parameters(optimizer):
+            self.record.name(one, STATES)  # Those of modules are named so at the end.
             self.record.name(one.grad, GRADIENTS)
             self.updated[id(one)] = one
 
@@ -66,7 +67,8 @@ class Steps:
         self.first = self.first or optimizer
         if optimizer is not self.first:
             return
-        self.updates += 1
+        # What updates without a backward pass before it makes its states, as ZeRO does.
+        self.updates += any(one.phase == "backward" for one in self.record.operations[self.start :])
         if self.updates == UPDATES:
             raise Finished
         gc.collect()
@@ -87,9 +89,10 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     for module in [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]:
         record.name(list(module._buffers.values()), BUFFERS)
         seen |= {id(one): one for one in module._parameters.values() if one is not None}
-    record.name(list(seen.values()), PARAMETERS)
+    record.name([(one, getattr(one, "ds_tensor", None)) for one in seen.values()], PARAMETERS)
     away = [one for one in updated.values() if not record.there(one)]
-    there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)] + away
+    there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)]
+    there += [one for one in away if id(one) in seen]
     return {
         "untimed": ON_HOST if away else "",
         "parameters": sum(_whole(one) for one in there),
@@ -103,7 +106,7 @@ ON_HOST = "parameters are updated on the host, and how long that takes is not kn
 def _whole(one: torch.Tensor) -> int:
     """Elements of a parameter on all ranks, also where it is a part of a flat one."""
     size: torch.Size = getattr(one, "_unpadded_unsharded_size", one.shape)
-    return size.numel()
+    return int(getattr(one, "ds_numel", size.numel()))
 
 
 def _run(question: dict[str, Any], steps: Steps) -> None:

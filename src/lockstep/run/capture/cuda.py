@@ -58,6 +58,8 @@ def answer(card: Card, allocated: Callable[[], int], peak: Callable[[], int]) ->
     cuda.get_rng_state = lambda *args: torch.zeros(16, dtype=torch.uint8)
     for name in ("Stream", "Event", *ORDER):
         setattr(cuda, name, getattr(streams, name))
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        setattr(torch.cuda.nvtx, name, lambda *args, **words: 0)
     torch.version.cuda = "13.0"
     _accelerator()
 

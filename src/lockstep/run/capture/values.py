@@ -1,6 +1,7 @@
 """Values that the program asks for and that do not exist: what it is told, and where it asked.
 
-Numbers are 1 and truths are true, but once in OFTEN at one place, so that loops which wait for a false one end. Which
+Numbers are 1 and truths are true, but once in OFTEN at one place, so that loops which wait for a false one end, and
+where libraries look for an overflow (OVERFLOWS), as with it they would leave the update out. Which
 way a program goes may depend on it, so every place is kept and shown, and `--answer train.py:120=0` overrides.
 """
 
@@ -22,6 +23,8 @@ import lockstep
 
 OFTEN = 64
 ASKED = ("aten._local_scalar_dense.default", "aten.is_nonzero.default", "aten.equal.default")
+OVERFLOWS = ("_maybe_opt_step", "has_overflow", "has_overflow_serial")
+"""Functions of torch.amp.GradScaler and DeepSpeed."""
 LIBRARIES = tuple(f"{Path(one.__file__ or '').parent}/" for one in (torch, lockstep))
 """Where PyTorch's own code is, and this."""
 
@@ -50,7 +53,7 @@ class Values:
         """The answer of a kind at the place that asks."""
         where = place()
         times = sum(count for (at, _, _), count in self.asked.items() if at == where)
-        answer = kind(1) if kind is not bool else (times + 1) % OFTEN != 0
+        answer = kind(0) if _overflows() else kind(1) if kind is not bool else (times + 1) % OFTEN != 0
         if where in self.given:
             text = self.given[where]
             answer = text.lower() in ("true", "1", "yes") if kind is bool else kind(float(text))
@@ -68,6 +71,18 @@ class Values:
     def list(self, one: torch.Tensor) -> Any:
         """The same as a list."""
         return self.array(one.detach()).tolist() if isinstance(one, FakeTensor) else torch.Tensor.tolist(one)
+
+
+def _overflows() -> bool:
+    """Whether PyTorch or the caller at the place that asks looks for gradients that are not finite: there are none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name in OVERFLOWS:
+            return True
+        if is_program(frame.f_code.co_filename):
+            return False
+        frame = frame.f_back
+    return False
 
 
 def is_program(file: str) -> bool:

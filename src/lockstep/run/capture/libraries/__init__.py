@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lockstep.run.capture.libraries import compiling, data_parallel, distributed, transformers
+from lockstep.run.capture.libraries import compiling, data_parallel, deepspeed, distributed, transformers
 
-EVERY = (compiling, distributed, data_parallel, transformers)
+EVERY = (compiling, distributed, data_parallel, deepspeed, transformers)
 
 
 def prepare() -> list[str]:
