@@ -31,7 +31,7 @@ def step(*operations: Operation, ranks: int = 8, lives: tuple[Life, ...] = (), *
 
 
 def took_s(found: Captured, machine: Cluster = NODE) -> float:
-    return captured_timeline(found, machine).makespan_s
+    return captured_timeline(found, machine)[0].makespan_s
 
 
 KERNEL_S = float(priced_calls(step(kernel()), NODE.device).works[0].device_s)
@@ -81,7 +81,7 @@ def test_a_group_across_nodes_takes_the_network() -> None:
 def test_memory_of_the_timeline_is_that_of_the_tensors() -> None:
     lives = (Life(100, 0, None, "parameters"), Life(30, 1, 2, "activations"), Life(50, 2, 2, "activations"))
     found = step(kernel(), kernel(), kernel(), ranks=1, lives=lives)
-    assert captured_timeline(found, NODE).peak_memory_B()[0] == found.peak_B == 180
+    assert captured_timeline(found, NODE)[0].peak_memory_B()[0] == found.peak_B == 180
 
 
 def test_what_has_no_time_says_why() -> None:
@@ -93,5 +93,7 @@ def test_what_has_no_time_says_why() -> None:
 
 
 def test_the_host_is_not_counted_as_computing() -> None:
-    line = captured_timeline(step(kernel(shape="8"), kernel(shape="8")), NODE)
+    line, begins_s = captured_timeline(step(kernel(shape="8"), order("read"), kernel(shape="8")), NODE)
     assert line.computing_s[0] < line.busy_s()[0, LAUNCHES]
+    first_s, read_s, second_s = begins_s
+    assert first_s == read_s < second_s

@@ -112,7 +112,7 @@ class Captured:
         return {one["name"]: one["ranks"] for one in self.program["groups"]}
 
     @cached_property
-    def _live_B(self) -> np.ndarray:
+    def live_B(self) -> np.ndarray:
         """Bytes on the card during every operation, by category: a row each."""
         change = np.zeros((len(CATEGORIES), len(self.operations) + 2))
         for one in self.lives:
@@ -135,17 +135,17 @@ class Captured:
     @property
     def peak_at(self) -> int:
         """The operation at which most bytes are held."""
-        return int(np.argmax(self._live_B.sum(axis=0)))
+        return int(np.argmax(self.live_B.sum(axis=0)))
 
     @property
     def peak_B(self) -> int:
         """Bytes of tensors at the fullest moment."""
-        return int(self._live_B[:, self.peak_at].sum())
+        return int(self.live_B[:, self.peak_at].sum())
 
     @property
     def by_category(self) -> dict[str, int]:
         """These bytes by category."""
-        return {name: int(size_B) for name, size_B in zip(CATEGORIES, self._live_B[:, self.peak_at], strict=True)}
+        return {name: int(size_B) for name, size_B in zip(CATEGORIES, self.live_B[:, self.peak_at], strict=True)}
 
     @property
     def peak_operation(self) -> Operation:

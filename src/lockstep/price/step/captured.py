@@ -17,7 +17,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from lockstep.base.errors import BadInput
+from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.captured import COLLECTIVES, POINT_TO_POINT, READ, RECORD, Captured, Operation
 from lockstep.describe.hardware import Cluster
@@ -60,7 +63,7 @@ def captured_time(captured: Captured, cluster: Cluster) -> StepTime:
     and for more ranks than the cluster has devices.
     """
     priced = priced_calls(captured, cluster.device)
-    timeline = simulate(captured_program(captured, cluster, priced))
+    timeline = simulate(captured_program(captured, cluster, priced)[0])
     whole = priced.whole
     busy_s = timeline.busy_s()
     return StepTime(
@@ -76,21 +79,29 @@ def captured_time(captured: Captured, cluster: Cluster) -> StepTime:
     )
 
 
-def captured_timeline(captured: Captured, cluster: Cluster) -> Timeline:
-    """When every call of the step starts and ends. Raises as `captured_time` does."""
-    return simulate(captured_program(captured, cluster, priced_calls(captured, cluster.device)))
+def captured_timeline(captured: Captured, cluster: Cluster) -> tuple[Timeline, Array]:
+    """When every operation of the step starts and ends; and when each call of the capture begins, in seconds.
+
+    A call without work begins with the one before it. Raises as `captured_time` does.
+    """
+    program, work = captured_program(captured, cluster, priced_calls(captured, cluster.device))
+    timeline = simulate(program)
+    begins_s = np.where(work >= 0, timeline.start_s[work], 0.0)
+    return timeline, np.maximum.accumulate(begins_s) if len(begins_s) else begins_s
 
 
-def captured_program(captured: Captured, cluster: Cluster, priced: Priced) -> Program:
-    """The step as a program of one rank."""
+def captured_program(captured: Captured, cluster: Cluster, priced: Priced) -> tuple[Program, Array]:
+    """The step as a program of one rank, and which of its operations each call is; -1 before the first."""
     if captured.ranks > cluster.num_devices:
         raise BadInput(
             f"it is the step of one of {captured.ranks:,} ranks, and {cluster.name} has {cluster.num_devices:,} devices"
         )
     writer = _Writer(ProgramBuilder(1, (LAUNCHES, *_streams(captured.operations).values())), captured, cluster)
+    work = []
     for at, one in enumerate(captured.operations):
         writer.write(at, one, priced)
-    return writer.end()
+        work.append(writer.last)
+    return writer.end(), np.array(work, dtype=np.int64)
 
 
 def _streams(operations: Sequence[Operation]) -> dict[int, str]:
@@ -116,6 +127,8 @@ class _Writer:
     waits: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     """The work that the next of a stream waits for."""
     host_waits: list[int] = field(default_factory=list)
+    last: int = -1
+    """The work that was written last."""
     late_s: float = 0.0
     """What the host does before its next launch."""
     levels: dict[str, Levels] = field(default_factory=dict)
@@ -177,7 +190,7 @@ class _Writer:
                 0, device_s, label=label, stream=lane, after=after, flops=one.flops, memory_start_B=self.held_B
             )
             self.held_B = 0.0
-        self.tails[one.stream] = made
+        self.tails[one.stream] = self.last = made
 
     def _collective_s(self, one: Operation) -> float:
         """Seconds of a collective of the ranks of its group."""

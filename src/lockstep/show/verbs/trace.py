@@ -135,7 +135,8 @@ def trace_captured(found: CapturedMemory, out: str | Path, where: str) -> Trace:
     from lockstep.price.step.captured import captured_timeline
 
     path = trace_path(out, where)
-    return _written(captured_timeline(found.captured, found.cluster), path, f"step of {found.name}", where)
+    timeline, _ = captured_timeline(found.captured, found.cluster)
+    return _written(timeline, path, f"step of {found.name}", where)
 
 
 @strict

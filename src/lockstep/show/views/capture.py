@@ -89,8 +89,16 @@ def _values(found: CapturedMemory, out: Console) -> None:
 
 
 def plot_capture(found: CapturedMemory) -> Figure:
-    """What fills the device."""
-    return plot_rank(found.memory)
+    """What tensors hold while the step runs; what fills the device where it has no time."""
+    if found.time is None:
+        return plot_rank(found.memory)
+    from lockstep.price.step.captured import captured_timeline
+    from lockstep.show.views.parts.captured import plot_step
+
+    timeline, begins_s = captured_timeline(found.captured, found.cluster)
+    total, capacity = format_size(float(found.memory.total_B)), format_size(found.memory.capacity_B)
+    title = f"{found.name} on one {found.cluster.device.name}: {format_time(found.time.step_time_s)} per step"
+    return plot_step(found.captured, timeline, begins_s, f"{title}, {total} of {capacity}")
 
 
 def ask(as_json: bool, plot: str | None = None, program: list[str] | None = None, **words: object) -> None:

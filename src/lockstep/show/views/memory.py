@@ -211,7 +211,9 @@ def _plot(found: StageMemories | Trainable | CapturedMemory) -> Figure:
     from lockstep.show.verbs.memory import StageMemories
 
     if isinstance(found, CapturedMemory):
-        return plot_rank(found.memory)
+        from lockstep.show.views.capture import plot_capture
+
+        return plot_capture(found)
     return plot_memory(found) if isinstance(found, StageMemories) else plot_trainable(found)
 
 

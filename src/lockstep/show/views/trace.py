@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.base.units import format_frac, format_time
+from lockstep.show.views.parts.captured import plot_lanes
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.terminal import heading, indented, table
 from lockstep.show.views.parts.timelines import plot_timeline
+from lockstep.simulate.program.timeline import LAUNCHES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,6 +37,8 @@ def render(found: Trace, out: Console) -> None:
 def plot_trace(found: Trace) -> Figure:
     """The timeline that was written."""
     line = found.timeline
+    if LAUNCHES in line.program.streams:
+        return plot_lanes(line, f"{found.what}: {format_time(line.makespan_s)}")
     computing = format_frac(line.utilization_frac)
     return plot_timeline(line, title=f"{found.what}: {format_time(line.makespan_s)}, {computing} of it computing")
 
