@@ -6,6 +6,7 @@ The source folder is the root of the repository: README is the start page, and l
 forge. Nothing is downloaded. What Sphinx does not do by itself is in `_site/`.
 """
 
+import gc
 import sys
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from pygments.lexers.special import TextLexer
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_site"), str(HERE.parent / "src")]
+
+# Trees of pages are many objects and no garbage: by default they are walked again and again.
+gc.set_threshold(200_000)
 
 project = "Lockstep"
 author = "The Lockstep authors"

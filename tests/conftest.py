@@ -6,6 +6,7 @@ A run ends with the processor time that it took, which a busy machine does not c
 import gc
 import os
 import resource
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from hypothesis import HealthCheck, settings
 
 from tiers import TIERS, tier_of
 
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+"""Which process of xdist this is, and of how many; one that replaces a crashed one has a larger number."""
 SLOW_FIRST = ("page", "process", "long", "fast")
 
 settings.register_profile(
@@ -50,6 +54,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_test and wanted <= set(TIERS) and tier_of(collection_path) not in wanted else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Without the garbage collector, which would walk all tests again and again as their number grows."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Processes of a run begin with different files: what one has compiled, with its asserts rewritten, others read."""
+    report = yield
+    if all(isinstance(one, pytest.Dir | pytest.Module) for one in report.result):
+        begin = len(report.result) * WORKER // WORKERS
+        report.result = report.result[begin:] + report.result[:begin]
+    return report
+
+
 def subject(item: pytest.Item) -> str:
     """The name that a case of a test is about, where it has one."""
     parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
@@ -62,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Those of a file about one name stay together, so that one process has what the file keeps of it.
     """
-    files = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in items))}
+    files = {path: place for place, path in enumerate(sorted({item.path for item in items}))}
     items.sort(key=lambda item: (SLOW_FIRST.index(tier_of(item.path) or "fast"), files[item.path], subject(item)))
     name = config.getoption("--experiment")
     if name is None:

@@ -27,7 +27,7 @@ from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 
 ANSWERS = 20
-DRAWN = 200
+DRAWN = 100
 """Of the bits, and of the lengths of a file that is cut, unless all are tried."""
 
 

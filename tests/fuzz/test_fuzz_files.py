@@ -188,7 +188,7 @@ LAYOUT = ("--dp", "8", "--micro-batch", "1", "--zero", "3")
 
 
 @settings(
-    max_examples=25 if ALL else 8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25 if ALL else 4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @pytest.mark.parametrize("config", CONFIGS, ids=[path.stem for path in CONFIGS])
 @given(data=st.data())

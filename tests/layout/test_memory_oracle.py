@@ -6,6 +6,7 @@ from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import Attention, Mlp, Transformer
 from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, memory
 from lockstep.price.layout.kept import activations_B
+from peak_tracker import peak_tracker
 from recipes import recipe_by
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -56,7 +57,6 @@ def predicted(shape: str, recompute: str, dtype: str) -> Memory:
 def tracked_B(monkeypatch: pytest.MonkeyPatch, shape: str, recompute: str, dtype: str) -> float:
     """The most that tensors of the model, its gradients and its optimizer hold at once."""
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.distributed._tools.mem_tracker import MemTracker
     from torch.utils.checkpoint import checkpoint
 
     from lockstep.run.train import networks
@@ -71,7 +71,7 @@ def tracked_B(monkeypatch: pytest.MonkeyPatch, shape: str, recompute: str, dtype
         finally:
             torch.set_default_dtype(torch.float32)
         model = torch.nn.ModuleList([first, *blocks, last])
-        optimizer, tracker = torch.optim.AdamW(model.parameters(), foreach=True), MemTracker()
+        optimizer, tracker = torch.optim.AdamW(model.parameters(), foreach=True), peak_tracker()
         tracker.track_external(model, optimizer)
         x, y = (torch.randint(0, classes, (sequences, seq)) for _ in range(2))
         with tracker:
@@ -121,10 +121,9 @@ class Compiled(torch.autograd.Function):  # type: ignore[misc]
 def test_a_chunked_loss_holds_all_logits_and_the_gradients_of_one_chunk(trained: bool) -> None:
     """torchtune's CEWithChunkedOutputLoss: logits of eight pieces first; gradients of a trained head add up."""
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.distributed._tools.mem_tracker import MemTracker
 
     tokens, hidden, classes = 4096, 512, 8192
-    with FakeTensorMode(), MemTracker() as tracker:
+    with FakeTensorMode(), peak_tracker() as tracker:
         weight = torch.empty(classes, hidden, dtype=torch.bfloat16, requires_grad=trained)
         states = torch.empty(tokens, hidden, dtype=torch.bfloat16, requires_grad=True)
         pieces = [part @ weight.t() for part in (states * 1.0).chunk(8)]

@@ -13,6 +13,7 @@ import pytest
 
 from lockstep.describe.stacks import ways
 from lockstep.describe.workload import EXPERTS, Piece, Transformer, kept_tensors, model, passing_gradient_B
+from peak_tracker import peak_tracker
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -65,9 +66,8 @@ def layer(code: str) -> Any:
 
 def tracked(code: str) -> tuple[float, float]:
     """Tensors' bytes that wait for the backward pass, input and output of the layer among them, and the most later."""
-    from torch.distributed._tools.mem_tracker import MemTracker
 
-    found, tracker = layer(code).to(torch.bfloat16), MemTracker()
+    found, tracker = layer(code).to(torch.bfloat16), peak_tracker()
     tracker.track_external(found)
     x = torch.randn(TOKENS, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
     with tracker:

@@ -13,6 +13,7 @@ import pytest
 from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import Attention, Mlp, Transformer
 from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, memory
+from peak_tracker import peak_tracker
 from recipes import recipe_by
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -108,7 +109,6 @@ def freeze(model: Any) -> None:
 def tracked_B(sequences: int, recompute: str, adapted: bool, dropout: float, **attention: bool) -> float:
     """The most that tensors of the model, its gradients and its optimizer hold at once."""
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.distributed._tools.mem_tracker import MemTracker
     from torch.utils.checkpoint import checkpoint
 
     nn, functional = torch.nn, torch.nn.functional
@@ -121,7 +121,7 @@ def tracked_B(sequences: int, recompute: str, adapted: bool, dropout: float, **a
             torch.set_default_dtype(torch.float32)
         if adapted:
             freeze(model)
-        optimizer, tracker = torch.optim.AdamW(model.parameters(), foreach=True), MemTracker()
+        optimizer, tracker = torch.optim.AdamW(model.parameters(), foreach=True), peak_tracker()
         tracker.track_external(model, optimizer)
         x, y = (torch.randint(0, VOCAB, (sequences, SEQ)) for _ in range(2))
         first, *blocks, norm, head = model

@@ -22,6 +22,7 @@ from lockstep.price.kernels.shard import Shard
 from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, LayoutGrid, Memory, memory
 from lockstep.price.step.network import Network
 from lockstep.price.step.stage import stage_pieces
+from peak_tracker import peak_tracker
 from recipes import recipe_by
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -166,11 +167,10 @@ def group(tp: int) -> Iterator[None]:
 
 def tracked_B(layers: int, vocab: int, tp: int, recompute: str) -> tuple[float, float]:
     """What waits for the backward pass, and the most that tensors hold at once."""
-    from torch.distributed._tools.mem_tracker import MemTracker
     from torch.distributed.tensor.parallel import loss_parallel
 
     with group(tp):
-        model, tracker = built(layers, vocab, tp, recompute), MemTracker()
+        model, tracker = built(layers, vocab, tp, recompute), peak_tracker()
         tracker.track_external(model)
         x = torch.randint(vocab, (SEQUENCES, SEQ))
         for _ in range(STEPS):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -141,8 +142,15 @@ def storages() -> list[Any]:
     return [*{one.untyped_storage().data_ptr(): one.untyped_storage() for one in tensors}.values()]
 
 
+@pytest.fixture(scope="module")
+def alone() -> Iterator[ProcessPoolExecutor]:
+    """The process of `waiting_B`: one for all layers, as it takes seconds to begin."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        yield process
+
+
 @pytest.mark.parametrize("name", LAYERS)
-def test_kept_tensors_match_torch(name: str) -> None:
+def test_kept_tensors_match_torch(name: str, alone: ProcessPoolExecutor) -> None:
     words = LAYERS[name]
     piece = Piece(
         micro_batch=1,
@@ -152,6 +160,4 @@ def test_kept_tensors_match_torch(name: str) -> None:
         saves={"gate": find_way("gate", "apart").saves},
     )
     priced_B = layer_activation_B(described(*words), piece, DENSE, SELECTIVE)
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
-        wanted_B = alone.submit(waiting_B, words).result()
-    assert float(priced_B) == wanted_B
+    assert float(priced_B) == alone.submit(waiting_B, words).result()

@@ -11,9 +11,9 @@ from math import gcd
 from random import Random
 
 import pytest
-from tests.effort import drawn
 
 import lockstep
+from effort import share
 from lockstep.base.errors import Infeasible
 from lockstep.decide.planner.neighbours import near_batches, near_lengths, near_units
 from lockstep.decide.planner.result import Plan
@@ -89,7 +89,7 @@ FOUND = (40031, 40162, 50967, 51963, 61863, 100767, 110931)
 length was tried that three ranks share out, and one node more or fewer was not tried where both have many factors."""
 
 
-@pytest.mark.parametrize("seed", [*FOUND, *range(drawn(72))])
+@pytest.mark.parametrize("seed", [*FOUND, *share(range(72), 8)])
 def test_a_much_better_neighbour_is_named(seed: int) -> None:
     one, other = pair(seed)
     assert unexplained(one, other) is None

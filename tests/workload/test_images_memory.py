@@ -5,6 +5,7 @@ import test_images
 
 from lockstep.describe.hardware import cluster
 from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Recipe, memory
+from peak_tracker import peak_tracker
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -33,7 +34,6 @@ def predicted_B(model, images, dtype):
 def tracked_B(make, inputs, loss, dtype):
     """The most that tensors of the model, its gradients and its optimizer hold at once."""
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.distributed._tools.mem_tracker import MemTracker
 
     with FakeTensorMode():
         torch.set_default_dtype(torch.bfloat16 if dtype == "bf16" else torch.float32)
@@ -41,7 +41,7 @@ def tracked_B(make, inputs, loss, dtype):
             module, given = make(), inputs()
         finally:
             torch.set_default_dtype(torch.float32)
-        optimizer, tracker = torch.optim.AdamW(module.parameters(), foreach=True), MemTracker()
+        optimizer, tracker = torch.optim.AdamW(module.parameters(), foreach=True), peak_tracker()
         tracker.track_external(module, optimizer)
         with tracker:
             for _ in range(STEPS):

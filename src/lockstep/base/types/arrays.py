@@ -19,7 +19,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 Whole: TypeAlias = int | npt.NDArray[np.integer[Any]]
 """A whole number or an array of them."""
-Number: TypeAlias = float | npt.NDArray[np.floating[Any]] | npt.NDArray[np.integer[Any]]
+Number: TypeAlias = float | npt.NDArray[np.number[Any]]
 """A number or an array of them: what closed forms take and return, broadcast."""
 Truth: TypeAlias = bool | np.bool_ | Bools
 """A condition or an array of them."""

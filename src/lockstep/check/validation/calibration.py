@@ -185,14 +185,16 @@ def calibrate(base: Cluster, steps: Sequence[Measured]) -> Calibration:
         check(step.layout, step.job)
     before, sigma, most = _beforehand(base)
     measured, x = np.log([step.seconds for step in steps]), before.copy()
+    first = found = _log_s(base, steps, x)
     for _ in range(ROUNDS):
-        found, slopes = _linear(base, steps, x)
+        slopes = _slopes(base, steps, x, found)
         weights = slopes.T @ slopes / NOISE**2 + np.diag(1 / sigma**2)
         pull = slopes.T @ (measured - found) / NOISE**2 - (x - before) / sigma**2
         last, x = x, np.minimum(x + np.linalg.solve(weights, pull), most)
+        found = _log_s(base, steps, x)
         if np.abs(x - last).max() < ENOUGH:
             break
-    found, slopes = _linear(base, steps, x)
+    slopes = _slopes(base, steps, x, found)
     covariance = np.asarray(np.linalg.inv(slopes.T @ slopes / NOISE**2 + np.diag(1 / sigma**2)), dtype=np.float64)
     factors = _factors(base, x, covariance, slopes)
     paces = _paces(x).tolist()
@@ -203,8 +205,8 @@ def calibrate(base: Cluster, steps: Sequence[Measured]) -> Calibration:
         kinds=tuple(paces[1:]),
         error_frac=max(LEFT_FRAC, left),
         factors=tuple(factors),
-        errors_before=tuple(_errors(base, steps, before)),
-        errors_after=tuple(_errors(base, steps, x)),
+        errors_before=tuple(_errors(steps, first)),
+        errors_after=tuple(_errors(steps, found)),
     )
 
 
@@ -220,18 +222,34 @@ def _beforehand(base: Cluster) -> tuple[Floats, Floats, Floats]:
     return np.array(means), np.array(sigmas), np.array(most)
 
 
+def _known(base: Cluster, steps: Sequence[Measured], x: Floats) -> list[Cluster]:
+    """The cluster of every step."""
+    known = changed(base, _paces(x).tolist(), np.exp(x[1 + len(KINDS) :]).tolist())
+    return [known.resized(one.job.devices) for one in steps]
+
+
+def _priced(step: Measured, cluster: Cluster) -> float:
+    """ln of the predicted seconds of a step."""
+    return math.log(float(price_step(step.job, cluster, step.layout.grid()).step_time_s))
+
+
 def _log_s(base: Cluster, steps: Sequence[Measured], x: Floats) -> Floats:
     """ln of the predicted seconds of every step."""
-    known = changed(base, _paces(x).tolist(), np.exp(x[1 + len(KINDS) :]).tolist())
-    priced = (price_step(one.job, known.resized(one.job.devices), one.layout.grid()) for one in steps)
-    return np.log([float(one.step_time_s) for one in priced])
+    return np.array([_priced(*each) for each in zip(steps, _known(base, steps, x), strict=True)])
 
 
-def _linear(base: Cluster, steps: Sequence[Measured], x: Floats) -> tuple[Floats, Floats]:
-    """(predictions, slopes) at x: (steps,) and (steps, unknowns)."""
-    moved, found = 1e-4, _log_s(base, steps, x)
-    columns = [(found - _log_s(base, steps, x - moved * one)) / moved for one in np.eye(len(x))]
-    return found, np.column_stack(columns)
+def _slopes(base: Cluster, steps: Sequence[Measured], x: Floats, found: Floats) -> Floats:
+    """How predictions `found` at x change: (steps, unknowns). A link that no device of a step has changes nothing."""
+    moved, here = 1e-4, _known(base, steps, x)
+    columns = []
+    for one in np.eye(len(x)):
+        there = _known(base, steps, x - moved * one)
+        priced = [
+            last if cluster == other else _priced(step, other)
+            for step, last, cluster, other in zip(steps, found, here, there, strict=True)
+        ]
+        columns.append((found - priced) / moved)
+    return np.column_stack(columns)
 
 
 def _factors(base: Cluster, x: Floats, covariance: Floats, slopes: Floats) -> list[Factor]:
@@ -267,6 +285,7 @@ def _with_links(base: Cluster, factors: Sequence[Factor]) -> Cluster:
     return replace(base, levels=tuple(levels))
 
 
-def _errors(base: Cluster, steps: Sequence[Measured], x: Floats) -> list[Error]:
-    seconds = np.exp(_log_s(base, steps, x)).tolist()
+def _errors(steps: Sequence[Measured], predicted: Floats) -> list[Error]:
+    """Every step beside its prediction, which is given as ln of its seconds."""
+    seconds = np.exp(predicted).tolist()
     return [Error(one.name, one.job.devices, one.seconds, each) for one, each in zip(steps, seconds, strict=True)]

@@ -55,7 +55,13 @@ class Work:
     kernels: Number = 0.0
 
     def __add__(self, other: Work) -> Work:
-        return Work(*map(_sum, self._parts(), other._parts()))
+        return Work(
+            _sum(self.matmul_s, other.matmul_s),
+            _sum(self.attention_s, other.attention_s),
+            _sum(self.stream_s, other.stream_s),
+            _sum(self.flops, other.flops),
+            _sum(self.kernels, other.kernels),
+        )
 
     def __mul__(self, count: Number) -> Work:
         return Work(*(0.0 if _none(part) else part * count for part in self._parts()))
@@ -91,14 +97,14 @@ class Work:
 
 
 def _none(part: Number) -> bool:
-    return isinstance(part, float) and part == 0.0
+    return isinstance(part, float) and not part
 
 
 def _sum(one: Number, other: Number) -> Number:
     """The sum of two parts; a part that is nothing costs no pass over a grid."""
-    if _none(other):
+    if isinstance(other, float) and not other:
         return one
-    return other if _none(one) else one + other
+    return other if isinstance(one, float) and not one else one + other
 
 
 @dataclass(frozen=True, slots=True)

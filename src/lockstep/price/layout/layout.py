@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import groupby
 
 import numpy as np
@@ -178,9 +179,9 @@ class Layout:
         return " ".join(filter(None, self.texts().values()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LayoutGrid:
-    """Layouts as integer arrays that broadcast against each other; words are held as codes."""
+    """Layouts as integer arrays that broadcast against each other; words are held as codes. What follows is kept."""
 
     dp: Ints
     tp: Ints
@@ -206,12 +207,12 @@ class LayoutGrid:
     paired: bool = False
     """Whether the grid has one axis, along which each layout has its own of `batches`."""
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """The shape to which all fields broadcast."""
         return np.broadcast_shapes(*(getattr(self, name).shape for name in GRID_FIELDS))
 
-    @property
+    @cached_property
     def stages(self) -> int:
         """Pipeline stages. Raises BadInput when the layouts differ in them."""
         stages = int(self.pp.flat[0])
@@ -219,7 +220,7 @@ class LayoutGrid:
             raise BadInput("layouts of one grid must have the same number of pipeline stages")
         return stages
 
-    @property
+    @cached_property
     def placement(self) -> Placement:
         """Where the schedules put layers. Raises BadInput when they differ."""
         found: set[Placement] = {SCHEDULES[number].placement for number in set(self.schedule.ravel().tolist())}
@@ -227,7 +228,7 @@ class LayoutGrid:
             raise BadInput("layouts of one grid must place layers on stages in the same way")
         return found.pop()
 
-    @property
+    @cached_property
     def route(self) -> tuple[tuple[int, int], ...]:
         """(device, chunk) of every entry of `split`, along the way of a micro-batch."""
         return routes(self.placement, self.stages, len(self.split) // self.stages)[0]
@@ -240,22 +241,22 @@ class LayoutGrid:
         last = stage == (0 if self.placement is Placement.VEE else self.stages - 1)
         return stage == 0, last, last if self.mtp_stage < 0 else self.route[self.mtp_stage][0] == stage
 
-    @property
+    @cached_property
     def copies(self) -> int:
         """Copies of the model that run through the pipeline in different directions."""
         return 2 if self.placement is Placement.BOTH_WAYS else 1
 
-    @property
+    @cached_property
     def on_host(self) -> Bools:
         """Where optimizer states live in host memory, and the host updates."""
         return self.offload >= OFFLOAD_OPTIMIZER
 
-    @property
+    @cached_property
     def data_ranks(self) -> Ints:
         """Ranks over which gradients of dense parameters are reduced, of one stage: dp * cp."""
         return self.dp * self.cp
 
-    @property
+    @cached_property
     def shard_ranks(self) -> Ints:
         """Ranks that share one sharded copy of the training state, those of both directions of a pipeline."""
         return np.where(self.shard > 0, self.shard, self.data_ranks * self.copies)
@@ -265,12 +266,12 @@ class LayoutGrid:
         """The same for an expert."""
         return self.expert_data_ranks * self.copies
 
-    @property
+    @cached_property
     def expert_tp(self) -> Ints:
         """Ranks that cut an expert."""
         return np.where(self.etp > 0, self.etp, self.tp) if self.etp.any() else self.tp
 
-    @property
+    @cached_property
     def expert_data_ranks(self) -> Ints:
         """Ranks of one stage that hold the same experts: edp."""
         ranks: Ints = np.maximum(1, self.data_ranks * self.tp // (self.ep * self.expert_tp))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ SCALINGS = ("delayed", "current", "rows")
 MFU_CONVENTIONS = ("full", "causal", "6n")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Recipe(Brief):
     """How the model is trained, whatever the layout."""
 
@@ -218,12 +219,12 @@ class Recipe(Brief):
         """Tokens of a sequence as it passes the model: those of prompt tuning, before it, too."""
         return self.seq + (0 if self.adapters is None else self.adapters.method.tokens)
 
-    @property
+    @cached_property
     def software(self) -> Stack:
         """The training software."""
         return stack(self.stack)
 
-    @property
+    @cached_property
     def habits(self) -> Habits:
         """What the training software does, whatever is asked for; products in fp32 need no autocast."""
         found = self.software.habits
@@ -244,12 +245,12 @@ class Recipe(Brief):
         """Length of a sequence as attention sees it."""
         return self.passed_seq if self.sample_tokens is None else min(self.seq, self.sample_tokens)
 
-    @property
+    @cached_property
     def training(self) -> Training:
         """What is trained, and how."""
         return read_training(self.train, usual=tuple(self.software.train.items()))
 
-    @property
+    @cached_property
     def adapters(self) -> Adapters | None:
         """What is trained instead of the model's own weights; None where these are."""
         return self.training.adapters
@@ -265,7 +266,7 @@ class Recipe(Brief):
         """What is trained of a model, and how."""
         return replace(self.training, adapters=self.adapters_on(model))
 
-    @property
+    @cached_property
     def objective(self) -> Objective:
         """What a step does besides passing its sequences forward and back."""
         return self.training.objective

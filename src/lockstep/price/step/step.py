@@ -279,7 +279,7 @@ def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
 
 def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Number:
     """Seconds to hand a micro-batch's activations to the next stage."""
-    size_B = grid.micro_batch * job.recipe.passed_seq / grid.cp * job.hidden * clock.element_B
+    size_B: Number = grid.micro_batch * job.recipe.passed_seq / grid.cp * job.hidden * clock.element_B
     paired = job.recipe.habits.paired_sends or job.recipe.overlap_pp
     # A pass hands over what all its forward or backward passes give; the mean of both ways.
     size_B = size_B * (sum(job.recipe.passes(grid)) / 2)

@@ -28,7 +28,7 @@ def dissemination_B(size_B: Number, ranks: Number, split: Split) -> Number:
     """Bytes in series: sum over rounds s of the first min(2^s, n - 2^s) of n shares."""
     if split.element_B == 0.0:
         return size_B * ((ranks - 1) / ranks)
-    total = 0.0 * np.asarray(size_B * ranks)
+    total: Number = 0.0 * np.asarray(size_B * ranks)
     for exponent in range(int(np.max(ceil_log2(ranks), initial=0))):
         held = np.ldexp(1.0, exponent)
         total = total + split.leading_B(size_B, ranks, np.clip(np.asarray(ranks) - held, 0, held))

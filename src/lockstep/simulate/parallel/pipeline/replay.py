@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 import numpy as np
@@ -58,7 +59,7 @@ class _Replay:
         """When inputs from other devices are there."""
         self.lane_s: dict[tuple[str, Where], float] = defaultdict(float)
         """When the messages of one kind that a chunk sends, which follow one another, are through."""
-        self.first_s, self.free_s = np.full(stages, np.inf), np.zeros(stages)
+        self.first_s, self.free_s = [math.inf] * stages, [0.0] * stages
 
     def play(self) -> tuple[Array, Array]:
         """(first start, last end) by device."""
@@ -66,10 +67,12 @@ class _Replay:
         while moved:
             moved = False
             for device, lane in enumerate(self.order):
-                while place[device] < len(lane) and (input_s := self._input_s(device, lane[place[device]])) is not None:
-                    self._run(device, lane[place[device]], input_s)
-                    place[device], moved = place[device] + 1, True
-        return self.first_s, self.free_s
+                before = at = place[device]
+                while at < len(lane) and (input_s := self._input_s(device, lane[at])) is not None:
+                    self._run(device, lane[at], input_s)
+                    at += 1
+                place[device], moved = at, moved or at > before
+        return np.array(self.first_s), np.array(self.free_s)
 
     def _input_s(self, device: int, one: Pass) -> float | None:
         """When a pass has its inputs; None while that is unknown."""
@@ -89,7 +92,7 @@ class _Replay:
         """Runs a pass, and sends what it made."""
         step, i, chunk = one
         here, kind = (device, chunk), kind_of(step)
-        start_s = max(float(self.free_s[device]), input_s)
+        start_s = max(self.free_s[device], input_s)
         end_s = start_s + self.seconds[step][device][chunk] + (0.0 if step == "W" else self.hold_s)
         self.first_s[device] = min(self.first_s[device], start_s)
         self.free_s[device] = end_s

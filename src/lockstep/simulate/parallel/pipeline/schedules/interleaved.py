@@ -28,12 +28,12 @@ from lockstep.simulate.parallel.pipeline.times import Times
 
 def group_size(stages: Number, microbatches: Number) -> Number:
     """Micro-batches that a device runs through one chunk before it turns to the next."""
-    return microbatches // _rounds(stages, microbatches)
+    return np.floor_divide(microbatches, _rounds(stages, microbatches))
 
 
 def _rounds(stages: Number, microbatches: Number) -> Number:
     """Groups in a step."""
-    return np.maximum(1, microbatches // np.maximum(stages, 1))
+    return np.maximum(1, np.floor_divide(microbatches, np.maximum(stages, 1)))
 
 
 def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
