@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lockstep
 from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import Attention, Mlp, Transformer, model, parameters
 from lockstep.price.layout import MEMORY_ERROR_FRAC, OPTIMIZERS, Job, Layout, Memory, memory, peak_B, stage_memory
 from lockstep.price.layout.held import stage_parameters
+from lockstep.price.layout.memory import SLACK_FRAC
 from recipes import recipe_by
 
 CLUSTER = cluster("dgx-h100:8")
@@ -231,3 +233,17 @@ def test_a_tight_layout_would_not_fit_with_a_little_more_memory_used(share: floa
     found = Memory(share * 8e10, 0.0, 0.0, 0.0, 0.0, capacity_B=8e10)
     more = replace(found, buffers_B=found.total_B * MEMORY_ERROR_FRAC)
     assert bool(found.tight) == (bool(found.fits) and not bool(more.fits))
+
+
+ADAPTERS = 16 * 64 * (2 * (2048 + 2048) + 2 * (2048 + 512) + 3 * (2048 + 8192))
+"""Numbers in adapters of rank 64 beside all matrices of the layers of Llama 3.2 1B."""
+
+
+@pytest.mark.parametrize(("train", "trained"), [(None, parameters(model("llama3.2-1b")).total), ("lora:r=64", ADAPTERS)])
+def test_copies_hold_their_gradients_once_more_in_buckets(train: str | None, trained: int) -> None:
+    """DistributedDataParallel, whose programs hold as much when they are captured (tests/capture/test_ranks.py)."""
+    words = {"micro_batch": 1, "zero": 0, "stack": "hf-trainer", "train": train, "seq": 512}
+    one, eight = (lockstep.memory("llama3.2-1b", "dgx-h100", gpus=n, batch=n, **words).memory for n in (1, 8))
+    assert eight.buffers_B - one.buffers_B == pytest.approx((1 + SLACK_FRAC) * 4 * trained)
+    sharded = lockstep.memory("llama3.2-1b", "dgx-h100", gpus=8, batch=8, **words | {"zero": 1}).memory
+    assert sharded.total_B < eight.total_B

@@ -61,12 +61,17 @@ def test_sums_of_two_formats_take_longer_than_their_bytes() -> None:
     assert _moved_B(whole)[1] == pytest.approx(bytes_each[0])
 
 
-def test_gradients_travel_through_flat_buckets_in_internevo_alone() -> None:
+@pytest.mark.parametrize(
+    ("software", "layout", "copies"),
+    [("internevo", {}, 4), ("nanotron", {}, 0), ("hf-trainer", {"dp": 8}, 4), ("hf-trainer", {"dp": 1}, 0),
+     ("hf-trainer", {"dp": 8, "zero": 1}, 0), ("torchtitan", {"dp": 8}, 0)],
+)  # fmt: skip
+def test_gradients_travel_through_buckets_and_back(software: str, layout: dict[str, int], copies: int) -> None:
+    shard = _shard(software, **layout)
+    each_B = shard.recipe.wire_B if software == "internevo" else shard.recipe.gradient_B
+    unit_s = float(shard.clock.stream(PARAMETERS * each_B).stream_s)
     held = RankParameters(PARAMETERS, 0.0, 0.0)
-    for software, copies in (("internevo", 4), ("nanotron", 0)):
-        shard = _shard(software)
-        unit_s = float(shard.clock.stream(PARAMETERS * shard.recipe.wire_B).stream_s)
-        assert bucketing_s(shard.clock, shard.recipe, held) == pytest.approx(copies * unit_s)
+    assert bucketing_s(shard.clock, shard.grid, shard.recipe, held) == pytest.approx(copies * unit_s)
 
 
 def test_torch_context_parallelism_merges_one_partial_output_per_other_rank() -> None:

@@ -40,6 +40,9 @@ class Habits:
     """Keys and values are repeated for every query that shares them, before they travel or are read (repeat_kv)."""
     gradients_freed: bool = False
     """Gradients are freed after the update, and exist again from the first backward pass on (PyTorch's zero_grad)."""
+    gradient_buckets: bool = False
+    """Ranks that hold the same parameters sum their gradients in buckets beside them, which stay (PyTorch's
+    DistributedDataParallel without gradient_as_bucket_view; pytorch v2.13.0, reducer.cpp, initialize_buckets)."""
     gradients_apart: bool = False
     """The gradient of what a frozen product reads is a tensor beside those of its gate: in steps measured through
     transformers 5; peaks published of transformers 4 are met without it."""

@@ -30,6 +30,7 @@ from lockstep.describe.captured import Operation
 from lockstep.describe.workload import RankParameters
 from lockstep.price.kernels.clock import Clock, Work
 from lockstep.price.layout import LayoutGrid, Recipe
+from lockstep.price.layout.sharing import in_buckets
 from lockstep.simulate.parallel.data.local import OUTER_UPDATE_B
 
 FOREACH_PASSES = 20.0
@@ -49,6 +50,8 @@ FUSED = {"_fused_adam": (4, 1, 3), "_fused_sgd": (3, 0, 2), "_fused_adagrad": (3
 """Lists that an update in one kernel reads, those of them that count steps, and those that it writes."""
 CLIPPING_PASSES = 3.0
 """Of a gradient's width: the norm reads, clipping reads and writes (torch/nn/utils/clip_grad.py)."""
+BUCKET_PASSES = 4.0
+"""A gradient is read and written into its bucket, and once more on its way back."""
 
 
 def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters, hidden: int) -> Number:
@@ -61,13 +64,15 @@ def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: Rank
     return clock.device.efficiency.optimizer_factor * (moved_s + products / rate)
 
 
-def bucketing_s(clock: Clock, recipe: Recipe, parameters: RankParameters) -> Number:
-    """Seconds in which InternEvo copies gradients into flat buckets before they are reduced, and back after it.
+def bucketing_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> Number:
+    """Seconds in which gradients are copied into buckets before they are reduced, and back after it.
 
-    Source: InternLM/InternEvo, internlm/solver/optimizer/hybrid_zero_optim.py, _reduce_and_copy, unflatten_and_copy.
+    Sources: InternLM/InternEvo, internlm/solver/optimizer/hybrid_zero_optim.py, _reduce_and_copy, unflatten_and_copy;
+    `Habits.gradient_buckets`.
     """
-    copies = 4.0 if recipe.sharding == "internevo" else 0.0
-    return clock.stream(copies * recipe.wire_B * parameters.total_elems).stream_s
+    apart = in_buckets(recipe, grid)
+    each_B = np.where(apart, recipe.gradient_B, recipe.wire_B if recipe.sharding == "internevo" else 0.0)
+    return clock.stream(BUCKET_PASSES * each_B * parameters.total_elems).stream_s
 
 
 def outer_update_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> Number:

@@ -5,9 +5,9 @@
     optimizer    k bytes each (12 for Adam: fp32 master and two moments), divided from zero 1 on
     activations  peak live micro-batches x what a stage's layers keep, and while a recomputed layer runs backward,
                  what it alone would keep
-    buffers      what passes: parameters gathered by zero 3, one layer's whole gradients, a quantised matrix in the
-                 format of the products, logits and their gradient at the loss, the copy that an update makes; and the
-                 assumed share of the framework
+    buffers      what passes: parameters gathered by zero 3, buckets in which copies sum their gradients, one layer's
+                 whole gradients, a quantised matrix in the format of the products, logits and their gradient at the
+                 loss, the copy that an update makes; and the assumed share of the framework
 
 All of them at the moment when they are most together (MOMENTS).
 
@@ -43,7 +43,7 @@ from lockstep.price.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, Layout
 from lockstep.price.layout.moments import casts, gradients_made, updating_B
 from lockstep.price.layout.recipe import Recipe
 from lockstep.price.layout.risk import out_of_memory_frac
-from lockstep.price.layout.sharing import gradients_pass, sharing_of, widened
+from lockstep.price.layout.sharing import gradients_pass, in_buckets, sharing_of, widened
 from lockstep.price.layout.trained import buffers_B, copied_elems, frozen_B, restored_B, trained_parameters
 from lockstep.simulate.parallel.data.local import OUTER_STATE_B
 
@@ -204,6 +204,7 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters, own_B)
     if recipe.objective.frozen:
         weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, copies_B(recipe, grid, parameters))
+    buckets_B = np.where(in_buckets(recipe, grid), gradients_B, 0.0)
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
     layer_B = layer_B + restored_B(job, grid, held)
     first, last, _ = grid.pieces_on(stage)
@@ -232,6 +233,7 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         moment = moment - (moment > 2)  # The end of the backward pass is a moment of two.
     else:
         moment, loose_B = np.where(loss_B > layer_B, 0, 1), np.maximum(loss_B, layer_B) + gathered_B
+    loose_B = loose_B + buckets_B
     used_B = weights_B + gradients_B + optimizer_B + kept_B + loose_B
     sizes_B = weights_B, gradients_B, optimizer_B, kept_B, loose_B + SLACK_FRAC * used_B + FRAMEWORK_B
     return sizes_B, moment

@@ -47,6 +47,12 @@ def gradients_pass(recipe: Recipe, grid: LayoutGrid) -> Truth:
     return gradients_leave(recipe, grid) | recipe.update_in_backward
 
 
+def in_buckets(recipe: Recipe, grid: LayoutGrid) -> Truth:
+    """Where gradients have a second copy, in the buckets in which ranks with the same parameters sum them."""
+    found: Truth = recipe.habits.gradient_buckets & (grid.zero == 0) & (grid.data_ranks > 1)
+    return found
+
+
 def gradients_leave(recipe: Recipe, grid: LayoutGrid) -> Truth:
     """Where gradients go to host memory after every micro-batch."""
     if not np.any(grid.on_host):

@@ -55,7 +55,7 @@ def device_of(
     around = _around(job, cluster, network, held, body, layers, kinds)
     trained = held * job.recipe.objective.models if job.recipe.adapters is None else fullest_adapters(job, grid)
     update_s = optimizer_s(clock, grid, job.recipe, trained, job.hidden)
-    update_s = np.where(grid.on_host, around.host.update_s, update_s) + bucketing_s(clock, job.recipe, held)
+    update_s = np.where(grid.on_host, around.host.update_s, update_s) + bucketing_s(clock, grid, job.recipe, trained)
     update_s = update_s + returned_s(clock, grid, job.recipe, layers)
     if job.recipe.local_steps > 1:
         update_s = update_s + outer_update_s(clock, grid, job.recipe, held)
