@@ -198,6 +198,12 @@ def test_gradients_that_are_looked_at_for_overflows_have_none(captured: Captured
     assert {one["answer"] for one in found.program["values"] if "0" in one["answer"]}
 
 
+def test_gradients_that_nobody_uses_are_said(captured: Captured) -> None:
+    given = SCALED.replace("SGD(net.parameters()", "SGD([net.weight]")
+    assert captured(program=given).captured.program["notes"] == ["gradients that no optimizer uses: bias of Linear"]
+    assert not captured(program=SCALED).captured.program["notes"]
+
+
 EARLY = """
 import torch
 net = torch.nn.Linear(64, 64).cuda()

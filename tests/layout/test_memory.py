@@ -239,7 +239,9 @@ ADAPTERS = 16 * 64 * (2 * (2048 + 2048) + 2 * (2048 + 512) + 3 * (2048 + 8192))
 """Numbers in adapters of rank 64 beside all matrices of the layers of Llama 3.2 1B."""
 
 
-@pytest.mark.parametrize(("train", "trained"), [(None, parameters(model("llama3.2-1b")).total), ("lora:r=64", ADAPTERS)])
+@pytest.mark.parametrize(
+    ("train", "trained"), [(None, parameters(model("llama3.2-1b")).total), ("lora:r=64", ADAPTERS)]
+)
 def test_copies_hold_their_gradients_once_more_in_buckets(train: str | None, trained: int) -> None:
     """DistributedDataParallel, whose programs hold as much when they are captured (tests/capture/test_ranks.py)."""
     words = {"micro_batch": 1, "zero": 0, "stack": "hf-trainer", "train": train, "seq": 512}

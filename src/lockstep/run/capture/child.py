@@ -86,14 +86,19 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     Those count that are on the card or that an optimizer updates.
     """
     seen: dict[int, torch.Tensor] = {}
+    names: dict[int, str] = {}
     for module in [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]:
         record.name(list(module._buffers.values()), BUFFERS)
         seen |= {id(one): one for one in module._parameters.values() if one is not None}
+        names |= {id(one): f"{name} of {type(module).__name__}" for name, one in module._parameters.items()}
     record.name([(one, getattr(one, "ds_tensor", None)) for one in seen.values()], PARAMETERS)
     away = [one for one in updated.values() if not record.there(one)]
     there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)]
     there += [one for one in away if id(one) in seen]
+    own = all(one in seen for one in updated)  # Else what is updated are copies of parameters, as with ZeRO.
+    left = [names[id(one)] for one in there if own and one.grad is not None and id(one) not in updated]
     return {
+        "without_update": left,
         "untimed": ON_HOST if away else "",
         "parameters": sum(_whole(one) for one in there),
         "trained_parameters": sum(_whole(one) for one in there if one.requires_grad),
@@ -193,6 +198,9 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
             _run(question, steps)
     except Finished:
         counts = name_modules(record, steps.updated)
+        if left := counts.pop("without_update"):
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            notes.append(f"gradients that no optimizer uses: {left[0]}{more}")
     except Refused as error:
         return {"error": str(error)}
     except DynamicOutputShapeException as error:
