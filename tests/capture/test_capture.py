@@ -180,6 +180,7 @@ for _ in range(3):
 
 SCALED = """
 import torch
+unused = torch.compile(lambda x: x + 1)
 net = torch.nn.Linear(64, 64).cuda()
 optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cuda")
 for _ in range(3):
