@@ -161,7 +161,12 @@ def test_what_was_asked_is_listed_and_answers_are_taken(captured: Captured) -> N
 def test_equal_programs_give_equal_files(captured: Captured, tmp_path: Path) -> None:
     (tmp_path / "train0.py").write_text(MODEL + STEP)
     out = tmp_path / "step.capture"
-    lockstep.capture(str(tmp_path / "train0.py"), cluster="h100-sxm:1", out=out)
+    told: list[tuple[int, int]] = []
+    lockstep.capture(
+        str(tmp_path / "train0.py"), cluster="h100-sxm:1", out=out, progress=lambda *said: told.append(said)
+    )
+    assert told[0] == (0, 2)
+    assert told == sorted(told)
     assert out.read_bytes() == Path(captured().path).read_bytes()
     assert sorted(one.name for one in tmp_path.iterdir()) == ["step.capture", "train0.py"]
 

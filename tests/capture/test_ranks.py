@@ -217,5 +217,7 @@ def test_time_needs_a_cluster_for_all_ranks_and_the_trace_is_of_its_streams(capt
 
 
 def test_a_rank_is_one_of_the_ranks() -> None:
-    with pytest.raises(BadInput, match="less than the 8 ranks"):
+    with pytest.raises(BadInput, match="less than the number of ranks, 8"):
         lockstep.capture("train.py", cluster="dgx-h100:1", ranks=8, rank=8)
+    with pytest.raises(BadInput, match="number of ranks, 1"):
+        lockstep.capture("train.py", cluster="dgx-h100:1", rank=1)

@@ -29,11 +29,10 @@ from lockstep.run.capture.groups import CapturedGroup
 from lockstep.run.capture.libraries import prepare
 from lockstep.run.capture.libraries.distributed import really
 from lockstep.run.capture.record import BUFFERS, GRADIENTS, PARAMETERS, STATES, Record, local
+from lockstep.run.capture.start import UPDATED, UPDATES
 from lockstep.run.capture.streams import Order
 from lockstep.run.capture.values import Values, is_program, place
 from lockstep.run.capture.written import write
-
-UPDATES = 2
 
 
 class Finished(BaseException):
@@ -47,7 +46,8 @@ class Refused(Exception):
 class Steps:
     """Watches the updates of a program."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, made: Path) -> None:
+        self.made = made
         self.record, self.first, self.updates, self.start = record, None, 0, 0
         self.updated: dict[int, torch.Tensor] = {}
         """Parameters of all optimizers."""
@@ -69,6 +69,7 @@ class Steps:
             return
         # What updates without a backward pass before it makes its states, as ZeRO does.
         self.updates += any(one.phase == "backward" for one in self.record.operations[self.start :])
+        self.made.write_bytes(b"." * self.updates)
         if self.updates == UPDATES:
             raise Finished
         gc.collect()
@@ -184,7 +185,7 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     card = Card(**question["card"] | {"capability": tuple(question["card"]["capability"])})
     pretence = install(card, (lambda: record.live_B, lambda: record.peak_B), Attention(card.capability))
     pretence.own |= {torch.Tensor.numpy: values.array, torch.Tensor.tolist: values.list}
-    steps = Steps(record)
+    steps = Steps(record, Path(question["result"]).with_name(UPDATED))
     Order.note, CapturedGroup.note = record.noted, record.collective
     _resizing(record)
     notes = prepare()

@@ -7,18 +7,23 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from lockstep.base.errors import BadInput, not_installed
 from lockstep.base.types.plain import Json
+from lockstep.base.types.progress import Progress
 from lockstep.describe.captured import Captured, read_captured
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.hardware.card import card_of
 
 CHILD = "lockstep.run.capture.child"
+UPDATES, UPDATED = 2, "updates"
+"""Updates after which a step is known; the process adds a byte to a file for each."""
+OFTEN_S = 0.3
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables of a launcher, which the process sees as they are for the rank that is captured."""
 
@@ -29,10 +34,11 @@ def capture(
     cluster: Cluster,
     out: str | Path,
     answers: Mapping[str, str],
-    ranks: int = 1,
+    ranks: int | None = None,
     rank: int = 0,
+    progress: Progress | None = None,
 ) -> Captured:
-    """A step of a script as rank `rank` of `ranks`, written to `out`.
+    """A step of a script as rank `rank` of `ranks`, where these are given, written to `out`.
 
     Raises BadInput with what the program did that cannot be captured.
     """
@@ -48,30 +54,36 @@ def capture(
             "card": asdict(card_of(cluster.device)),
             "cluster": cluster.name,
             "answers": dict(answers),
-            "ranks": ranks,
+            "ranks": ranks or 1,
             "rank": rank,
             "out": str(Path(out).resolve()),
             "result": str(result),
         }
         asked = Path(folder) / "question.json"
         asked.write_text(json.dumps(question), "utf-8")
-        said = _run([sys.executable, "-m", CHILD, str(asked)], launched(cluster, ranks, rank))
+        watched = partial(_watched, result.with_name(UPDATED), progress or (lambda done, total: None))
+        said = _run([sys.executable, "-m", CHILD, str(asked)], launched(cluster, ranks, rank), watched)
         answer: Json = json.loads(result.read_text("utf-8")) if os.path.isfile(result) else {"error": _last(said)}
     if "error" in answer:
         raise BadInput(str(answer["error"]), str(script))
     return read_captured(out)
 
 
-def launched(cluster: Cluster, ranks: int, rank: int) -> dict[str, str]:
-    """What torchrun tells a rank, on nodes of the cluster; nothing where there is one rank."""
-    if ranks == 1:
+def _watched(made: Path, progress: Progress) -> None:
+    """Says how many of the updates have been made that it takes until a step is known."""
+    progress(os.path.getsize(made) if os.path.isfile(made) else 0, UPDATES)
+
+
+def launched(cluster: Cluster, ranks: int | None, rank: int) -> dict[str, str]:
+    """What torchrun tells a rank, on nodes of the cluster; nothing where it starts none."""
+    if ranks is None:
         return {}
     near = min(ranks, cluster.num_devices // cluster.num_nodes)
     values = (rank, ranks, rank % near, near, rank // near, "localhost", 29500)
     return {name: str(value) for name, value in zip(LAUNCHER, values, strict=True)}
 
 
-def _run(command: Sequence[str], launcher: Mapping[str, str]) -> str:
+def _run(command: Sequence[str], launcher: Mapping[str, str], watched: Callable[[], None]) -> str:
     """Runs the process to its end and gives what it printed; it ends with this one, also where that is killed."""
     kept = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
     environment = {**kept, **launcher, "CUDA_VISIBLE_DEVICES": "0", "TOKENIZERS_PARALLELISM": "false"}
@@ -82,7 +94,11 @@ def _run(command: Sequence[str], launcher: Mapping[str, str]) -> str:
     ) as process:  # fmt: skip
         os.close(heard)
         try:
-            return process.communicate()[0]
+            while True:
+                try:
+                    return process.communicate(timeout=OFTEN_S)[0]
+                except subprocess.TimeoutExpired:
+                    watched()
         except BaseException:
             process.kill()
             raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
+from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.words.calling import strict
 from lockstep.show.verbs.words.named import Cluster
@@ -38,7 +39,7 @@ ANSWER = Option(
     repeated=True,
 )
 
-RANKS = Option("W", "How many ranks torchrun would start, for a program that trains on several.", default="1")
+RANKS = Option("W", "How many ranks torchrun would start, for a program that trains on several.", default="none")
 RANK = Option("R", "The rank that is captured.", default="0")
 
 
@@ -137,8 +138,9 @@ def capture(
     cluster: Annotated[str | Path | Cluster | None, CARD] = None,
     out: Annotated[str | Path, Option("FILE", "File for the step.", "-o", default=FILE)] = FILE,
     answer: Annotated[Mapping[str, str] | Sequence[str], ANSWER] = (),
-    ranks: Annotated[Quantity, RANKS] = 1,
+    ranks: Annotated[Quantity | None, RANKS] = None,
     rank: Annotated[Quantity, RANK] = 0,
+    progress: Progress | None = None,
 ) -> CapturedMemory:
     """Runs a training script without a GPU until a step is known, and writes what it would have done on the card.
 
@@ -152,11 +154,11 @@ def capture(
         raise BadInput(f"must end in {SUFFIX}, got {out}", "--out")
     script, *arguments = program
     machine = read_cluster(cluster)
-    number = whole(ranks, "--ranks", minimum=1)
+    number = None if ranks is None else whole(ranks, "--ranks", minimum=1)
     which = whole(rank, "--rank", minimum=0)
-    if which >= number:
-        raise BadInput(f"must be less than the {number} ranks, got {which}", "--rank")
-    found = run(script, arguments, machine, out, _answers(answer), number, which)
+    if which >= (number or 1):
+        raise BadInput(f"must be less than the number of ranks, {number or 1}, got {which}", "--rank")
+    found = run(script, arguments, machine, out, _answers(answer), number, which, progress)
     return CapturedMemory(found, machine, str(out))
 
 

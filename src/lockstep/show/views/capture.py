@@ -13,6 +13,7 @@ from lockstep.base.units import format_count, format_risk, format_size, format_t
 from lockstep.show.views.memory import categories, plot_rank
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.output import draw, given, picture_path, show
+from lockstep.show.views.parts.progress import progress
 from lockstep.show.views.parts.terminal import heading, indented, paragraph, small_print, table
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ def ask(as_json: bool, plot: str | None = None, program: list[str] | None = None
     from lockstep.show.verbs.capture import capture
 
     picture_path(plot)
-    found = capture(*(program or ()), **given(words))
+    with progress("training until a step is known") as report:
+        found = capture(*(program or ()), progress=report, **given(words))
     draw(plot, partial(plot_capture, found))
     show(found, as_json, render, ok=found.fits)
 
@@ -115,6 +117,7 @@ COMMAND = Command(
     examples=(
         "lockstep capture train.py -c rtx-4090:1",
         "lockstep capture train.py -c h100-sxm:1 -o big.capture -- --batch 4 --lr 1e-4",
+        "lockstep capture pretrain.py -c dgx-h100:4 --ranks 32 --plot step.png",
         "lockstep memory step.capture -c l40s:1",
     ),
     more=f"Needs torch: {escape(install_line('measure'))}. The exit code is 1 when the step does not fit.",
