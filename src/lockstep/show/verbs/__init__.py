@@ -16,7 +16,7 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "estimate": "Estimate step time, MFU and memory of one layout.",
         "memory": "Count the memory of each pipeline stage by category; without MODEL, find the largest models that a "
         "machine trains.",
-        "capture": "Run your own training script without a GPU, alone or as one rank of many, and say what a step takes.",
+        "capture": "Run your training script without a GPU, alone or as one rank of many, and say what a step takes.",
         "guide": "Choose a layout for MODEL on a cluster by rules of thumb.",
         "export": "Print launch flags or a configuration for a layout.",
         "ui": "Ask and look in a browser: layouts, memory, what-if, campaigns and claims as pictures.",
