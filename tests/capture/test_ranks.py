@@ -166,6 +166,35 @@ def test_tensor_parallel_blocks_sum_activations_in_their_group(captured: Run) ->
     assert list(found.groups.values()) == [[4, 5, 6, 7]]
 
 
+SPAWNED = """
+import os, torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def main(rank, ranks):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", "12355"
+    dist.init_process_group("nccl", rank=rank, world_size=ranks)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64, bias=False).to(rank), device_ids=[rank])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        net(torch.randn(8, 64, device=rank)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+if __name__ == "__main__":
+    ranks = torch.cuda.device_count()
+    mp.spawn(main, args=(ranks,), nprocs=ranks, join=True)
+"""
+
+
+def test_a_program_that_starts_its_own_processes_is_captured_as_one_of_them(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SPAWNED)
+    found = lockstep.capture(str(script), cluster="dgx-h100:1", ranks=4, rank=2, out=tmp_path / "step.capture").captured
+    assert traffic_B(found) == {("all-reduce", "backward"): 4 * 64 * 64}
+    assert list(found.groups.values()) == [list(range(4))]
+
+
 def test_what_ranks_of_deepspeed_compare_in_the_first_step_is_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "deepspeed" / "runtime" / "zero"
     folder.mkdir(parents=True)

@@ -56,6 +56,7 @@ class Pretence(TorchFunctionMode):
         self.own: dict[Any, Callable[..., Any]] = {
             torch.nn.functional.scaled_dot_product_attention: attention,
             torch.Tensor.is_cuda.__get__: lambda one: one.device.type == SEEN,  # type: ignore[attr-defined]
+            torch.Tensor.to: _moved,
             torch.Tensor.cuda: lambda one, device=None, **words: one.to(_card(device), **words),
             torch.Tensor.pin_memory: lambda one, *args: one,
             torch.Tensor.data_ptr: address,
@@ -64,10 +65,17 @@ class Pretence(TorchFunctionMode):
         }
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is torch.device:
-            return function(*args, **(kwargs or {}))
-        called = self.own.get(function, function)
-        return called(*_inside(tuple(args)), **_inside(kwargs or {}))
+        if function is torch.device:  # A number is that of a card.
+            return function(*((SEEN, *args) if args and type(args[0]) is int else args), **(kwargs or {}))
+        called, words = self.own.get(function, function), _inside(kwargs or {})
+        if type(words.get("device")) is int:
+            words["device"] = _card(words["device"])
+        return called(*_inside(tuple(args)), **words)
+
+
+def _moved(one: torch.Tensor, *args: Any, **words: Any) -> torch.Tensor:
+    """`tensor.to(2)` too is a card."""
+    return one.to(*((_card(args[0]), *args[1:]) if args and type(args[0]) is int else args), **words)
 
 
 def _lifted(make: Callable[..., torch.Tensor], data: Any, *args: Any, device: Any = None, **words: Any) -> torch.Tensor:
@@ -132,7 +140,7 @@ def _inside(one: Any) -> Any:
     """A device or its name, also in lists and words of a call, as PyTorch's own code has it."""
     kind = type(one)
     if kind is torch.device:
-        return _card(one) if one.type == SEEN else one
+        return _card(one) if one.type in (SEEN, NAME) else one
     if kind is str:
         return _card(one) if one == SEEN or one.startswith(f"{SEEN}:") else one
     if kind is tuple or kind is list:

@@ -18,6 +18,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from lockstep.run.capture.cuda import index
 from lockstep.run.capture.groups import CapturedGroup
 
 BACKEND = "captured"
@@ -33,6 +34,7 @@ def prepare(notes: list[str]) -> None:
     _replace("init_process_group", _begun(distributed_c10d.init_process_group))
     _replace("new_group", _on_our_backend(distributed_c10d.new_group))
     _replace("init_device_mesh", really(device_mesh.init_device_mesh))
+    torch.multiprocessing.spawn = _spawned  # type: ignore[assignment]
     _objects()
     for kind, part in ((DTensor, "_local_tensor"), (AsyncCollectiveTensor, "elem")):
         kind.device = property(_device_of(part))  # type: ignore[assignment]
@@ -70,12 +72,17 @@ def really(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _begun(old: Callable[..., Any]) -> Callable[..., Any]:
     def begin(*args: Any, **words: Any) -> None:
-        if "RANK" not in os.environ:
+        rank, ranks = (words.get(name.lower(), os.environ.get(name)) for name in ("RANK", "WORLD_SIZE"))
+        if rank is None or ranks is None:
             raise RanksNotSaid("the program trains on several ranks: say of how many it is one, as in --ranks 8")
-        rank, ranks = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
-        old(BACKEND, store=dist.HashStore(), rank=rank, world_size=ranks)
+        old(BACKEND, store=dist.HashStore(), rank=int(rank), world_size=int(ranks))
 
     return begin
+
+
+def _spawned(function: Callable[..., Any], args: tuple[Any, ...] = (), *others: Any, **words: Any) -> None:
+    """What a program starts once for every card runs once, in this process, for the one that is captured."""
+    function(index(), *args)
 
 
 def _on_our_backend(old: Callable[..., Any]) -> Callable[..., Any]:
