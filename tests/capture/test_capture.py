@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -328,6 +329,30 @@ def test_a_capture_is_read_without_torch_and_torch_here_is_as_it_was(captured: C
     code = f"import sys, lockstep; lockstep.memory({found.path!r}); print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
+
+
+def test_damaged_captures_are_refused(tmp_path: Path, captured: Captured) -> None:
+    with zipfile.ZipFile(captured().path) as file:
+        parts = {name: file.read(name).decode() for name in file.namelist()}
+    program = json.loads(parts["program.json"])
+    lacking = [program | {name: None} for name in program if name != "cluster"]
+    damaged = [
+        parts | {"program.json": json.dumps(one)}
+        for one in [*lacking, program | {"ranks": 0}, program | {"groups": [1]}]
+    ]
+    damaged.append({name: text for name, text in parts.items() if name != "tensors.csv"})
+    damaged.append(parts | {"tensors.csv": parts["tensors.csv"].replace("activations", "other", 1)})
+    head, row, rest = parts["operations.csv"].split("\n", 2)
+    damaged += [
+        parts | {"operations.csv": f"{head}\n{one}\n{rest}"} for one in (row + "unknown", row.replace(",0,", ",x,"))
+    ]
+    for number, one in enumerate(damaged):
+        path = tmp_path / f"{number}.capture"
+        with zipfile.ZipFile(path, "w") as file:
+            for name, text in one.items():
+                file.writestr(name, text)
+        with pytest.raises(BadInput, match="capture"):
+            read_captured(path)
 
 
 def test_files_that_are_no_captures_are_refused(tmp_path: Path, captured: Captured) -> None:

@@ -30,6 +30,13 @@ SIZES = {
 }  # fmt: skip
 """Bytes of an element; 1 of all other formats."""
 PROGRAM, OPERATIONS, TENSORS = "program.json", "operations.csv", "tensors.csv"
+FIELDS: dict[str, type] = {
+    "script torch untimed": str,
+    "parameters trained_parameters rank ranks": int,
+    "arguments values notes groups": list,
+    "card": dict,
+}
+"""What the program says of itself, by type."""
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 RECORD, WAIT, READ = "record", "wait", "read"
 """Rows of streams: an event, a stream that waits for one, and the host that waits for an event or a stream."""
@@ -170,11 +177,28 @@ def read_captured(path: str | Path) -> Captured:
             program = json.loads(_part(file, PROGRAM))
             if not isinstance(program, dict) or program.get("schema") != SCHEMA:
                 raise BadInput(f"is a capture of another schema than {SCHEMA}; capture the program again", str(path))
+            _check(program)
             operations = _rows(_part(file, OPERATIONS), _operation)
             lives = _rows(_part(file, TENSORS), _life)
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
         raise BadInput(f"is not a capture of a training step: {error}", str(path)) from None
+    unknown = {one.group for one in operations} - {""} - {one["name"] for one in program["groups"]}
+    if unknown:
+        raise BadInput(f"is not a capture of a training step: unknown group {min(unknown)!r}", str(path))
     return Captured(program, operations, lives)
+
+
+def _check(program: Json) -> None:
+    """Raises ValueError where the program lacks what is read of it."""
+    for names, kind in FIELDS.items():
+        for name in names.split():
+            if not isinstance(program.get(name), kind):
+                raise ValueError(f"{PROGRAM} has no {name}")
+    for one in program["groups"]:
+        if not (isinstance(one, dict) and one.get("name") and all(isinstance(rank, int) for rank in one["ranks"])):
+            raise ValueError(f"{PROGRAM} has a group without ranks")
+    if not isinstance(program["card"].get("name"), str) or program["ranks"] < 1:
+        raise ValueError(f"{PROGRAM} has no card, or no ranks")
 
 
 def _part(file: zipfile.ZipFile, name: str) -> str:
