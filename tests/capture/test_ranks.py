@@ -10,7 +10,7 @@ import pytest
 import cli_runner
 import lockstep
 from lockstep.base.errors import BadInput
-from lockstep.describe.captured import Captured
+from lockstep.describe.captured import Captured, read_captured
 
 torch = pytest.importorskip("torch")
 
@@ -164,6 +164,14 @@ def test_tensor_parallel_blocks_sum_activations_in_their_group(captured: Run) ->
         ("all-reduce", "backward"): (LAYERS - 1) * activation_B,
     }
     assert list(found.groups.values()) == [[4, 5, 6, 7]]
+
+
+def test_the_example_is_captured_as_its_file_says(tmp_path: Path) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    out = tmp_path / "step.capture"
+    lockstep.capture(str(examples / "pretrain.py"), cluster="dgx-h100:4", ranks=32, out=out)
+    found, kept = read_captured(out), read_captured(examples / "pretrain.capture")
+    assert (found.operations, found.lives) == (kept.operations, kept.lives)
 
 
 SPAWNED = """
