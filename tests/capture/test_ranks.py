@@ -54,6 +54,12 @@ fully_shard(net, mp_policy=policy)
 net.to_empty(device="cuda")
 micros, dtype = 1, torch.bfloat16
 """
+FLAT = """
+from torch.distributed.fsdp import FullyShardedDataParallel
+net = torch.nn.Sequential(*(FullyShardedDataParallel(Block().cuda(), use_orig_params=True) for _ in range(4)))
+net = FullyShardedDataParallel(net, use_orig_params=True)
+micros, dtype = 2, torch.float32
+"""
 COPIED = """
 net = torch.nn.Sequential(*(Block() for _ in range(4))).to(f"cuda:{local}")
 view = "view" in sys.argv
@@ -125,6 +131,18 @@ def test_offloaded_parameters_are_counted_and_have_no_time(captured: Run) -> Non
     assert found.program["parameters"] == LAYERS * WEIGHTS
     assert held_B(found, "optimizer") == 0
     assert "on the host" in found.program["untimed"]
+
+
+def test_parameters_that_are_parts_of_flat_ones_are_counted_whole(captured: Run) -> None:
+    found = captured(FLAT)
+    whole = LAYERS * WEIGHTS
+    assert found.program["parameters"] == whole
+    assert held_B(found, "parameters") == 4 * whole // RANKS
+    sizes = traffic_B(found)
+    # Gradients add up whole over the micro-batches, and travel once.
+    assert sizes["all-gather", "forward"] == sizes["all-gather", "backward"] == 2 * sizes["reduce-scatter", "backward"]
+    assert sizes["reduce-scatter", "backward"] == 4 * whole
+    assert [one for one in found.program["notes"] if "record_stream" in one]
 
 
 def test_gathers_of_sharded_parameters_have_a_stream_of_their_own(captured: Run) -> None:

@@ -239,9 +239,10 @@ ADAPTERS = 16 * 64 * (2 * (2048 + 2048) + 2 * (2048 + 512) + 3 * (2048 + 8192))
 """Numbers in adapters of rank 64 beside all matrices of the layers of Llama 3.2 1B."""
 
 
-@pytest.mark.parametrize(
-    ("train", "trained"), [(None, parameters(model("llama3.2-1b")).total), ("lora:r=64", ADAPTERS)]
-)
+WHOLE = parameters(model("llama3.2-1b")).total
+
+
+@pytest.mark.parametrize(("train", "trained"), [(None, WHOLE), ("lora:r=64", ADAPTERS)])
 def test_copies_hold_their_gradients_once_more_in_buckets(train: str | None, trained: int) -> None:
     """DistributedDataParallel, whose programs hold as much when they are captured (tests/capture/test_ranks.py)."""
     words = {"micro_batch": 1, "zero": 0, "stack": "hf-trainer", "train": train, "seq": 512}
@@ -249,3 +250,16 @@ def test_copies_hold_their_gradients_once_more_in_buckets(train: str | None, tra
     assert eight.buffers_B - one.buffers_B == pytest.approx((1 + SLACK_FRAC) * 4 * trained)
     sharded = lockstep.memory("llama3.2-1b", "dgx-h100", gpus=8, batch=8, **words | {"zero": 1}).memory
     assert sharded.total_B < eight.total_B
+
+
+def test_gradients_of_sharded_parameters_add_up_whole_until_they_are_reduced() -> None:
+    """The Trainer with FSDP. Captures of four layers in two micro-batches hold two bytes a parameter more too."""
+
+    def found(micro_batches: int, **words: object) -> Memory:
+        asked = {"micro_batch": 1, "zero": 3, "stack": "hf-trainer-5", "seq": 256, **words}
+        return lockstep.memory("llama3.2-1b", "dgx-h100", gpus=8, batch=8 * micro_batches, **asked).memory
+
+    assert found(2).gradients_B == found(4).gradients_B == 2 * WHOLE
+    assert found(1).gradients_B < WHOLE
+    assert found(2, gradient_sync="micro-batch").gradients_B == pytest.approx(4 * WHOLE / 8)
+    assert found(2, stack="deepspeed").gradients_B < WHOLE

@@ -39,7 +39,9 @@ FILE = "prime_rl_benchmarks.csv"
 CLUSTERS = {"NVIDIA H100 80GB HBM3": "dgx-h100", "NVIDIA H200": "dgx-h200", "NVIDIA B200": "dgx-b200"}
 CATALOG = {"Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b"}
 KERNELS = {"flash_attention_2": "flash2", "flash_attention_3": "flash3"}
-SOFTWARE = stack("hf-trainer-5").having(autocast=False, foreach_update=True, permutation="torchtitan")
+SOFTWARE = stack("hf-trainer-5").having(
+    autocast=False, foreach_update=True, summed_once=False, gradient_buckets=False, permutation="torchtitan"
+)
 MEMORY_ERROR = "torch.OutOfMemoryError"
 
 

@@ -43,6 +43,9 @@ class Habits:
     gradient_buckets: bool = False
     """Ranks that hold the same parameters sum their gradients in buckets beside them, which stay (PyTorch's
     DistributedDataParallel without gradient_as_bucket_view; pytorch v2.13.0, reducer.cpp, initialize_buckets)."""
+    summed_once: bool = False
+    """Gradients of sharded parameters are reduced with the last micro-batch of a step, and add up whole until then in
+    the format of the products (transformers' Trainer within accelerate's no_sync; captured with FSDP1 and FSDP2)."""
     gradients_apart: bool = False
     """The gradient of what a frozen product reads is a tensor beside those of its gate: in steps measured through
     transformers 5; peaks published of transformers 4 are met without it."""

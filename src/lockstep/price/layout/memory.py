@@ -43,7 +43,7 @@ from lockstep.price.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, Layout
 from lockstep.price.layout.moments import casts, gradients_made, updating_B
 from lockstep.price.layout.recipe import Recipe
 from lockstep.price.layout.risk import out_of_memory_frac
-from lockstep.price.layout.sharing import gradients_pass, in_buckets, sharing_of, widened
+from lockstep.price.layout.sharing import gradients_pass, in_buckets, sharing_of, sums_whole, widened
 from lockstep.price.layout.trained import buffers_B, copied_elems, frozen_B, restored_B, trained_parameters
 from lockstep.simulate.parallel.data.local import OUTER_STATE_B
 
@@ -285,7 +285,8 @@ def _states(
     weights_B = sharded(grid, dense * each.copy_B, expert * each.copy_B, np.logical_not(sharing.keeps))
     weights_B = weights_B + sharded(grid, dense * each.master_B, expert * each.master_B, sharing.sharded)
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
-    gradients_B = sharded(grid, dense * each.gradient_B, expert * each.gradient_B, sharing.scatters)
+    gradient_B = np.where(sums_whole(recipe, grid), np.minimum(each.gradient_B, recipe.element_B), each.gradient_B)
+    gradients_B = sharded(grid, dense * gradient_B, expert * gradient_B, sharing.scatters)
     dense_B, expert_B = (
         models * own + elems * each.optimizer_B for own, elems in zip(own_B, (dense, expert), strict=True)
     )

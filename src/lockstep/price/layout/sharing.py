@@ -15,7 +15,16 @@ from lockstep.simulate.parallel.data.sharing import Sharing, sharing
 
 def sharing_of(recipe: Recipe, grid: LayoutGrid) -> Sharing:
     """When states travel, for every layout of `grid`, which must share their number of stages."""
-    return sharing(grid.zero, grid.stages > 1, recipe.sharding, recipe.gradient_sync, recipe.reshard)
+    summed = sums_whole(recipe, grid)
+    return sharing(grid.zero, grid.stages > 1, recipe.sharding, recipe.gradient_sync, recipe.reshard, summed)
+
+
+def sums_whole(recipe: Recipe, grid: LayoutGrid) -> Truth:
+    """Where shards of parameters have whole gradients, as these add up over micro-batches before they are reduced."""
+    if not recipe.habits.summed_once or recipe.gradient_sync is not None:
+        return np.zeros((), dtype=bool)
+    found: Truth = (grid.zero >= 2) & (grid.microbatches(recipe.batch) > 1)
+    return found
 
 
 def widened(recipe: Recipe, grid: LayoutGrid) -> Truth:

@@ -88,8 +88,10 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     """
     seen: dict[int, torch.Tensor] = {}
     names: dict[int, str] = {}
+    flat: list[Any] = []
     for module in [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]:
         record.name(list(module._buffers.values()), BUFFERS)
+        flat += [module._handle.flat_param] if getattr(module, "_handle", None) is not None else []
         seen |= {id(one): one for one in module._parameters.values() if one is not None}
         names |= {id(one): f"{name} of {type(module).__name__}" for name, one in module._parameters.items()}
     record.name([(one, getattr(one, "ds_tensor", None)) for one in seen.values()], PARAMETERS)
@@ -98,6 +100,8 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     there += [one for one in away if id(one) in seen]
     own = all(one in seen for one in updated)  # Else what is updated are copies of parameters, as with ZeRO.
     left = [names[id(one)] for one in there if own and one.grad is not None and id(one) not in updated]
+    parts = _parts(flat)
+    there = [one for one in there if id(one) not in parts] + flat
     return {
         "without_update": left,
         "untimed": ON_HOST if away else "",
@@ -107,6 +111,11 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
 
 
 ON_HOST = "parameters are updated on the host, and how long that takes is not known"
+
+
+def _parts(flat: list[Any]) -> set[int]:
+    """Parameters that are parts of flat ones (FSDP1), and these themselves."""
+    return {id(one) for each in flat for one in (each, *(each._params or ()), *(each._shared_params or ()))}
 
 
 def _whole(one: torch.Tensor) -> int:

@@ -80,19 +80,29 @@ class Sharing:
         return self.scatters | self.gathers_forward
 
 
-def sharing(zero: Whole, staged: bool, software: str = "any", sync: str | None = None, reshard: bool = True) -> Sharing:
-    """The sharing of stages `zero` by `software`, `staged` where there are several pipeline stages."""
+def sharing(
+    zero: Whole,
+    staged: bool,
+    software: str = "any",
+    sync: str | None = None,
+    reshard: bool = True,
+    summed: Truth = np.False_,
+) -> Sharing:
+    """The sharing of stages `zero` by `software`, `staged` where there are several pipeline stages.
+
+    `summed`: where gradients add up over micro-batches before they are reduced, unless `sync` says otherwise.
+    """
     zero = np.asarray(zero)
-    once = sync == "step" or (sync is None and staged)
+    once: Truth = np.asarray(sync == "step") | ((sync is None) & (np.asarray(staged) | summed))
     fsdp, internevo = software == "fsdp2", software == "internevo"
     whole = internevo or software == "deepspeed"
     each = zero >= (2 if fsdp else 3)
     again = (zero == 3) & reshard
-    forward = each & (again | (not once))
+    forward = each & (again | np.logical_not(once))
     return Sharing(
         sharded=zero >= 1,
         divides=each,
-        scatters=(zero >= 2) & (not once),
+        scatters=(zero >= 2) & np.logical_not(once),
         gathers_forward=forward,
         gathers_backward=again,
         gathers_once=(zero >= 1) & ~forward,
