@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from lockstep.base.errors import install_line
-from lockstep.base.units import format_count, format_risk, format_size, format_time
+from lockstep.base.units import format_count, format_flops, format_risk, format_size, format_time
 from lockstep.show.views.memory import categories, plot_rank
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.output import draw, given, picture_path, show
@@ -37,11 +37,12 @@ def render(found: CapturedMemory, out: Console) -> None:
     say = "It fits" if found.fits else "It does not fit"
     paragraph(out, f"{say}: {total} of {capacity}; risk of running out of memory {risk}.")
     paragraph(out, _time(found))
+    rate = "" if found.time is None else f", {format_flops(step.flops / found.time.step_time_s)}"
     calls = ", ".join(f"{number:,} {phase}" for phase, number in step.by_phase.items())
     paragraph(
         out,
         f"{format_count(program['parameters'])} parameters, {format_count(program['trained_parameters'])} of them "
-        f"trained; {format_count(step.flops)} FLOPs a step in products and attention; calls: {calls}.",
+        f"trained; {format_count(step.flops)} FLOPs a step in products and attention{rate}; calls: {calls}.",
     )
     fullest = step.peak_operation
     moment = f"{fullest.name.removeprefix('aten.')} ({fullest.phase})"
