@@ -14,6 +14,7 @@ import shutil
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,26 @@ class Steps:
         self.updated: dict[int, torch.Tensor] = {}
         """Parameters of all optimizers."""
 
-    def begins(self, optimizer: Any, *args: Any) -> None:
-        """Before an update: its gradients are there."""
+    def begins(self, optimizer: Any, args: Any, words: Any) -> Any:
+        """Before an update: its gradients are there, or its closure makes them. Raises Refused for LBFGS."""
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise Refused("LBFGS evaluates the loss as often as its values need, and there are none: use another one")
+        self._looks(optimizer)
+        own, closure, *more = (*args, words.pop("closure", None)) if len(args) == 1 else args
+        return None if closure is None else ((own, self._evaluates(optimizer, closure), *more), words)
+
+    def _evaluates(self, optimizer: Any, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """A closure that is no part of the update."""
+
+        def evaluate() -> Any:
+            self.record.phase = "forward"
+            found = closure()
+            self._looks(optimizer)
+            return found
+
+        return evaluate
+
+    def _looks(self, optimizer: Any) -> None:
         self.record.phase = "optimizer"
         for one in _parameters(optimizer):
             self.record.name(one, STATES)  # Those of modules are named so at the end.

@@ -59,6 +59,7 @@ class Pretence(TorchFunctionMode):
             torch.Tensor.cuda: lambda one, device=None, **words: one.to(_card(device), **words),
             torch.Tensor.pin_memory: lambda one, *args: one,
             torch.Tensor.data_ptr: address,
+            torch.Tensor.__format__: _formatted,
             torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
             **{make: partial(_lifted, make) for make in (torch.tensor, torch.as_tensor, torch.asarray)},
         }
@@ -76,6 +77,11 @@ def _lifted(make: Callable[..., torch.Tensor], data: Any, *args: Any, device: An
         return make(data, *args, device=device, **words)
     made = make(data, *args, device="cpu", **words)
     return made if device is None else made.to(device)
+
+
+def _formatted(one: torch.Tensor, how: str) -> str:
+    """A number in a text, which is asked for."""
+    return format(one.item(), how) if one.dim() == 0 else torch.Tensor.__format__(one, how)
 
 
 def _set_data(one: torch.Tensor, made: torch.Tensor) -> None:
@@ -162,6 +168,8 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     FakeTensorMode.__torch_dispatch__ = unwrap(FakeTensorMode.__torch_dispatch__)  # type: ignore[method-assign]
     _counted(FakeTensorMode, "__torch_dispatch__")
     _counted(FakeTensorMode, "from_tensor")
+    # A copy of a tensor is of the same mode, not of a copy of it.
+    FakeTensorMode.__deepcopy__ = lambda mode, known: mode  # type: ignore[attr-defined]
     _foreach_utils._foreach_supported_types.append(FakeTensor)
     sys.modules["torch.optim.optimizer"]._foreach_supported_types.append(FakeTensor)
     pretence = Pretence(attention)

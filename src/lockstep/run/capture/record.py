@@ -9,8 +9,10 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.flop_counter import flop_registry
@@ -19,6 +21,7 @@ from lockstep.describe.captured import READ
 from lockstep.run.capture.device import NAME
 from lockstep.run.capture.groups import Functional
 from lockstep.run.capture.streams import Order
+from lockstep.run.capture.truths import follow
 
 BLOCK_B = 512
 """Bytes to whose multiple the allocator of a GPU rounds a tensor up."""
@@ -55,13 +58,15 @@ class Operation:
 
 
 class Uncounted(Exception):
-    """A product without a rule for its FLOPs."""
+    """A product without a rule for its FLOPs, or of nothing."""
 
 
 def counted_flops(function: Any, args: Any, kwargs: Any, given: Any) -> int:
     """FLOPs of a product or of attention, as PyTorch's counter has them; 0 of other operations. Raises Uncounted."""
     packet = function._overloadpacket
     if packet in flop_registry:
+        if any(not one.numel() for one in _tensors(args)):
+            raise Uncounted(f"{function} of no elements: a value that does not exist was taken for a size")
         shaped = [one for one in args if not isinstance(one, torch.dtype)]
         return int(flop_registry[packet](*shaped, **kwargs, out_val=given))
     if not _is_product(packet):
@@ -108,6 +113,9 @@ def _tensors(one: Any) -> list[torch.Tensor]:
     return [found for each in one for found in _tensors(each)] if isinstance(one, tuple | list) else []
 
 
+DRAWS = frozenset(("randint", "randperm", "arange", "zeros", "ones", "full"))
+KNOWN = fake_tensor.CONSTANT_NUMEL_LIMIT = 1 << 14
+"""Elements of a tensor of the processor up to which its values are kept, where they are known."""
 DEVICE, META = torch.ops.prim.device.default, torch.device("meta")
 _name = cache(str)
 _format = cache(lambda dtype: str(dtype).removeprefix("torch."))
@@ -156,7 +164,8 @@ class Record(TorchDispatchMode):
             return found
         if getattr(kwargs.get("device"), "type", "") == NAME:
             args = tree_map(self._unknown, args)
-        given = function(*args, **kwargs)
+        given = self._drawn(function, args, kwargs, function(*args, **kwargs))
+        follow(function, args, given)
         if self.functional(function, args, given):
             return given
         if function.namespace == "prim":
@@ -183,6 +192,16 @@ class Record(TorchDispatchMode):
         """Adds a collective of tensors on the card."""
         if any(self.there(one) for one in (*reads, *gives)):
             self._add(op, reads, gives, stream=stream, group=group)
+
+    def _drawn(self, function: Any, args: Any, kwargs: Any, given: Any) -> Any:
+        """Few numbers that the processor makes, which have values: they are where data begins and ends."""
+        if function._opname not in DRAWS or not isinstance(given, FakeTensor) or self.shapes is None:
+            return given
+        if given.fake_device.type != "cpu" or given.is_floating_point() or given.numel() > KNOWN:
+            return given
+        with no_dispatch():
+            real = function(*args, **kwargs)
+        return self.shapes.fake_tensor_converter.from_real_tensor(self.shapes, real, make_constant=True)
 
     def _unknown(self, one: Any) -> Any:
         """A tensor of the processor without what is known of its values, as it is when it moves to the card."""
