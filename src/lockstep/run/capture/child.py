@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import random
 import runpy
 import shutil
 import sys
@@ -130,6 +131,8 @@ def _whole(one: torch.Tensor) -> int:
 
 def _run(question: dict[str, Any], steps: Steps) -> None:
     sys.argv = [question["script"], *question["arguments"]]
+    torch.manual_seed(0)
+    random.seed(0)
     sys.path.insert(0, str(Path(question["script"]).resolve().parent))
     runpy.run_path(question["script"], run_name="__main__")
     raise Refused(

@@ -12,7 +12,6 @@ import torch
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.flop_counter import flop_registry
@@ -20,6 +19,7 @@ from torch.utils.flop_counter import flop_registry
 from lockstep.describe.captured import READ
 from lockstep.run.capture.device import NAME
 from lockstep.run.capture.groups import Functional
+from lockstep.run.capture.known import MOST, forget, indexed, remember, sized
 from lockstep.run.capture.streams import Order
 from lockstep.run.capture.truths import follow
 
@@ -113,9 +113,7 @@ def _tensors(one: Any) -> list[torch.Tensor]:
     return [found for each in one for found in _tensors(each)] if isinstance(one, tuple | list) else []
 
 
-DRAWS = frozenset(("randint", "randperm", "arange", "zeros", "ones", "full"))
-KNOWN = fake_tensor.CONSTANT_NUMEL_LIMIT = 1 << 14
-"""Elements of a tensor of the processor up to which its values are kept, where they are known."""
+fake_tensor.CONSTANT_NUMEL_LIMIT = MOST
 DEVICE, META = torch.ops.prim.device.default, torch.device("meta")
 _name = cache(str)
 _format = cache(lambda dtype: str(dtype).removeprefix("torch."))
@@ -162,10 +160,7 @@ class Record(TorchDispatchMode):
             if self.there(args[0]):
                 self.noted(READ, Order.current.number)
             return found
-        if getattr(kwargs.get("device"), "type", "") == NAME:
-            args = tree_map(self._unknown, args)
-        given = self._drawn(function, args, kwargs, function(*args, **kwargs))
-        follow(function, args, given)
+        given = self._given(function, args, kwargs)
         if self.functional(function, args, given):
             return given
         if function.namespace == "prim":
@@ -190,18 +185,21 @@ class Record(TorchDispatchMode):
 
     def collective(self, op: str, reads: Any, gives: Any, group: str, stream: int) -> None:
         """Adds a collective of tensors on the card."""
+        for one in () if gives else reads:
+            forget(one)
         if any(self.there(one) for one in (*reads, *gives)):
             self._add(op, reads, gives, stream=stream, group=group)
 
-    def _drawn(self, function: Any, args: Any, kwargs: Any, given: Any) -> Any:
-        """Few numbers that the processor makes, which have values: they are where data begins and ends."""
-        if function._opname not in DRAWS or not isinstance(given, FakeTensor) or self.shapes is None:
-            return given
-        if given.fake_device.type != "cpu" or given.is_floating_point() or given.numel() > KNOWN:
-            return given
-        with no_dispatch():
-            real = function(*args, **kwargs)
-        return self.shapes.fake_tensor_converter.from_real_tensor(self.shapes, real, make_constant=True)
+    def _given(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """What an operation gives, and what is known of it."""
+        there = getattr(kwargs.get("device"), "type", "") == NAME
+        read = tree_map(self._unknown, args) if there else indexed(function, args)
+        given = sized(function, args, kwargs)
+        if given is None:
+            given = function(*read, **kwargs)
+            remember(function, args, kwargs, given)
+        follow(function, read, given)
+        return given
 
     def _unknown(self, one: Any) -> Any:
         """A tensor of the processor without what is known of its values, as it is when it moves to the card."""

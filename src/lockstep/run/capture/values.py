@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 
 import lockstep
+from lockstep.run.capture.known import value
 from lockstep.run.capture.truths import truth
 
 OFTEN = 64
@@ -46,9 +47,9 @@ class Values:
         if str(function) not in ASKED:
             return NotImplemented
         one = args[0]
-        known = getattr(one, "constant", one if type(one) is torch.Tensor else None)
-        if known is not None and str(function) == ASKED[0]:
-            return NotImplemented
+        if len(args) == 1 and (known := value(one)) is not None:
+            with no_dispatch():
+                return known.item()
         asks_truth = str(function) != ASKED[0] or one.dtype == torch.bool
         kind = bool if asks_truth else float if one.dtype.is_floating_point else int
         return self.told(kind, truth(one) if len(args) == 1 else None)
@@ -67,7 +68,7 @@ class Values:
 
     def array(self, one: torch.Tensor, **words: Any) -> Any:
         """A tensor's values as an array: ones where there are none."""
-        known = one.constant if isinstance(one, FakeTensor) else one
+        known = value(one) if isinstance(one, FakeTensor) else one
         if known is not None:
             with no_dispatch():
                 return torch.Tensor.numpy(known, **words)
@@ -77,7 +78,7 @@ class Values:
 
     def list(self, one: torch.Tensor) -> Any:
         """The same as a list."""
-        return self.array(one.detach()).tolist() if isinstance(one, FakeTensor) else torch.Tensor.tolist(one)
+        return self.array(one.detach()).tolist()
 
 
 def _overflows() -> bool:
