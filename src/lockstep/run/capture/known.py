@@ -109,5 +109,5 @@ def indexed(function: Any, args: Any) -> Any:
     indices: list[Any] = []
     for one in args[1]:
         mask = isinstance(one, torch.Tensor) and one.dtype == torch.bool and value(one) is not None
-        indices += torch.nonzero(one).unbind(1) if mask else [one]
+        indices += sized(torch.ops.aten.nonzero.default, (one,), {}).unbind(1) if mask else [one]
     return (args[0], indices, *args[2:])
