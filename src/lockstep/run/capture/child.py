@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import _disable_current_modes
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.attention import Attention
@@ -51,6 +52,7 @@ class Steps:
 
     def __init__(self, record: Record) -> None:
         self.record, self.first, self.updates, self.start = record, None, 0, 0
+        self.done: Callable[[], None] = lambda: None
         self.updated: dict[int, torch.Tensor] = {}
         """Parameters of all optimizers."""
 
@@ -90,6 +92,7 @@ class Steps:
         # What updates without a backward pass before it makes its states, as ZeRO does.
         self.updates += any(one.phase == "backward" for one in self.record.operations[self.start :])
         if self.updates == UPDATES:
+            self.done()  # Before the program is left: what it does then is no part of the step.
             raise Finished
         gc.collect()
         self.start = len(self.record.operations)
@@ -210,11 +213,18 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     register_optimizer_step_post_hook(steps.ends)
     _phases(record)
     _data_is_real()
+    def done() -> None:
+        counts = name_modules(record, steps.updated)
+        notes.extend([CELLS] * any("_thnn_fused" in one.name for one in record.operations))
+        with _disable_current_modes():
+            write(question, record, steps.start, values, counts, notes)
+
+    steps.done = done
     try:
         with shapes_alone() as record.shapes, record, pretence:
             _run(question, steps)
     except Finished:
-        counts = name_modules(record, steps.updated)
+        return {}
     except Refused as error:
         return {"error": str(error)}
     except DynamicOutputShapeException as error:
@@ -222,9 +232,6 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     except BaseException as error:  # SystemExit too: a program may end itself.
         said = f"{type(error).__name__}: {next((line for line in str(error).splitlines() if line.strip()), '')}"
         return {"error": f"{said} at {_line(error)}", "trace": traceback.format_exc()}
-    notes += [CELLS] * any("_thnn_fused" in one.name for one in record.operations)
-    write(question, record, steps.start, values, counts, notes)
-    return {}
 
 
 CELLS = "recurrent layers: captured cell by cell, which cuDNN computes at once: it takes less time than is said"

@@ -61,6 +61,7 @@ class Pretence(TorchFunctionMode):
             torch.Tensor.pin_memory: lambda one, *args: one,
             torch.Tensor.data_ptr: address,
             torch.Tensor.__format__: _formatted,
+            torch.Tensor.__deepcopy__: _copied,
             torch.nn.functional.embedding: partial(_dense, torch.nn.functional.embedding),
             torch.nn.functional.embedding_bag: partial(_dense, torch.nn.functional.embedding_bag),
             torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
@@ -69,7 +70,8 @@ class Pretence(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.device:
-            return function(*args, **(kwargs or {}))
+            number = bool(args) and isinstance(args[0], int)
+            return function(SEEN, *args) if number else function(*args, **(kwargs or {}))
         called = self.own.get(function, function)
         return called(*_inside(tuple(args)), **_inside(kwargs or {}))
 
@@ -91,6 +93,18 @@ def _dense(embed: Callable[..., Any], *args: Any, **words: Any) -> Any:
     if inspect.signature(embed).bind(*args, **words).arguments.get("sparse"):
         raise Sparse("sparse=True gives gradients whose size depends on which rows are read: capture it with sparse=False")
     return embed(*args, **words)
+
+
+def _copied(one: torch.Tensor, known: dict[int, Any]) -> torch.Tensor:
+    """`copy.deepcopy`, which else copies bytes."""
+    if id(one) not in known:
+        if not one.is_leaf:
+            raise RuntimeError("only leaves of the graph are copied by copy.deepcopy: detach the tensor")
+        made = one.detach().clone()
+        made = torch.nn.Parameter(made) if isinstance(one, torch.nn.Parameter) else made
+        known[id(one)] = made.requires_grad_(one.requires_grad)
+        made.grad = None if one.grad is None else one.grad.clone()
+    return known[id(one)]
 
 
 def _formatted(one: torch.Tensor, how: str) -> str:

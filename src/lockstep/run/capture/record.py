@@ -185,7 +185,7 @@ class Record(TorchDispatchMode):
 
     def collective(self, op: str, reads: Any, gives: Any, group: str, stream: int) -> None:
         """Adds a collective of tensors on the card."""
-        for one in () if gives else reads:
+        for one in () if gives or op == "broadcast" else reads:
             forget(one)
         if any(self.there(one) for one in (*reads, *gives)):
             self._add(op, reads, gives, stream=stream, group=group)
