@@ -16,7 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from functools import partialmethod
+from functools import partialmethod, wraps
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +109,14 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     Those count that are on the card or that an optimizer updates.
     """
     seen: dict[int, torch.Tensor] = {}
-    for module in [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]:
+    modules = [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]
+    for module in modules:
         record.name(list(module._buffers.values()), BUFFERS)
         seen |= {id(one): one for one in module._parameters.values() if one is not None}
+    # Those of no module, but not what an optimizer makes for itself.
+    seen |= {key: one for key, one in updated.items() if isinstance(one, torch.nn.Parameter)}
     record.name([(one, getattr(one, "ds_tensor", None)) for one in seen.values()], PARAMETERS)
+    seen = _flat(modules, seen)
     away = [one for one in updated.values() if not record.there(one)]
     there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)]
     there += [one for one in away if id(one) in seen]
@@ -121,6 +125,14 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
         "parameters": sum(_whole(one) for one in there),
         "trained_parameters": sum(_whole(one) for one in there if one.requires_grad),
     }
+
+
+def _flat(modules: list[torch.nn.Module], seen: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+    """Parameters with the flat ones of FSDP1 in place of those that are parts of them (`use_orig_params`)."""
+    handles = [vars(one).get("_handle") for one in modules]
+    flats = [one.flat_param for one in handles if hasattr(one, "flat_param")]
+    parts = {id(part) for one in flats for part in one._params or ()}
+    return {key: one for key, one in seen.items() if key not in parts} | {id(one): one for one in flats}
 
 
 ON_HOST = "parameters are updated on the host, and how long that takes is not known"
@@ -187,6 +199,7 @@ def _data_is_real() -> None:
 
     made, following = DataLoader.__init__, dataloader._BaseDataLoaderIter.__next__
 
+    @wraps(made)  # Lightning makes loaders again, by the names of their arguments.
     def alone(self: Any, *args: Any, **words: Any) -> None:
         words |= {"num_workers": 0, "pin_memory": False}
         for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):
@@ -213,6 +226,7 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     register_optimizer_step_post_hook(steps.ends)
     _phases(record)
     _data_is_real()
+
     def done() -> None:
         counts = name_modules(record, steps.updated)
         notes.extend([CELLS] * any("_thnn_fused" in one.name for one in record.operations))

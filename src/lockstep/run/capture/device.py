@@ -91,7 +91,9 @@ class Sparse(Exception):
 def _dense(embed: Callable[..., Any], *args: Any, **words: Any) -> Any:
     """Rows of a table whose gradient is dense. Raises Sparse for others."""
     if inspect.signature(embed).bind(*args, **words).arguments.get("sparse"):
-        raise Sparse("sparse=True gives gradients whose size depends on which rows are read: capture it with sparse=False")
+        raise Sparse(
+            "sparse=True gives gradients whose size depends on which rows are read: capture it with sparse=False"
+        )
     return embed(*args, **words)
 
 

@@ -42,7 +42,9 @@ def _normed(one: Any, weight: Any, bias: Any, mean: Any, invstd: Any, eps: float
     return torch.empty_like(one)
 
 
-def _reduced(grad: Any, one: Any, mean: Any, invstd: Any, weight: Any, inputs: bool, weights: bool, biases: bool) -> Any:
+def _reduced(
+    grad: Any, one: Any, mean: Any, invstd: Any, weight: Any, inputs: bool, weights: bool, biases: bool
+) -> Any:
     said = (inputs, inputs, weights, biases)
     return tuple(_channels(one) if asked else None for asked in said)
 

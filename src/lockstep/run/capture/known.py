@@ -5,6 +5,7 @@ Sizes come from them: how many tokens a mask leaves, whether a batch has padding
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -69,12 +70,25 @@ def computed(function: Any, args: Any, words: Any) -> Any:
         return None
 
 
+@cache
+def _written(function: Any) -> tuple[int, ...]:
+    """Which arguments an operation changes."""
+    said = enumerate(function._schema.arguments)
+    return tuple(at for at, one in said if one.alias_info is not None and one.alias_info.is_write)
+
+
 def remember(function: Any, args: Any, words: Any, given: Any) -> None:
     """Keeps the values of what an operation gave."""
+    if function._schema.is_mutable:
+        for at in _written(function):
+            for one in args[at] if at < len(args) and isinstance(args[at], list | tuple) else args[at : at + 1]:
+                if isinstance(one, FakeTensor):
+                    one.known = None, 0  # type: ignore[attr-defined]
+        return
     makes = [one for one in (given if isinstance(given, tuple | list) else (given,)) if _kept(one)]
     first = args[0] if args else None
     draws = function._opname in DRAWS
-    if not makes or function._schema.is_mutable or not (draws or isinstance(first, torch.Tensor | tuple | list)):
+    if not makes or not (draws or isinstance(first, torch.Tensor | tuple | list)):
         return
     if isinstance(first, FakeTensor) and value(first) is None:
         return

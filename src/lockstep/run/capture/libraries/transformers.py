@@ -18,6 +18,7 @@ from lockstep.run.capture.libraries.deepspeed import After
 
 RANDOM = "synchronize_rng_states"
 
+
 def prepare(notes: list[str]) -> None:
     """Tensors are not told from others, ranks have the same random numbers, and no thread loads weights."""
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
