@@ -232,6 +232,87 @@ def test_an_update_that_makes_states_is_no_step(captured: Captured) -> None:
     assert found.flops == 4 * 8 * 64 * 64
 
 
+WORDS = """
+import math, sys, torch
+from torch.nn import functional
+data = torch.arange(1000)
+net = torch.nn.Sequential(torch.nn.Embedding(1000, 64), torch.nn.Linear(64, 64)).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(3):
+    starts = torch.randint(len(data) - 32, (4,))
+    words = torch.stack([data[at : at + 32] for at in starts]).pin_memory().to("cuda", non_blocking=True)
+    mask = torch.tensor([[1] * 20 + [0] * 12] * 4).to("cuda")
+    loss = net(words)[mask.bool()].square().mean()
+    if torch.rand([]) > 2 or loss.isnan() or not torch.isfinite(loss) or not math.isfinite(loss.item()):
+        continue
+    if (mask == 0).any() and mask.sum() == 80:
+        loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0, error_if_nonfinite=True)
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"{loss:.4f}")
+"""
+
+
+def test_values_of_data_are_known_and_numbers_are_finite(captured: Captured) -> None:
+    """Slices begin where random numbers say, a mask leaves 80 rows, and no update is left out."""
+    found = captured(program=WORDS).captured
+    assert found.flops == 6 * 4 * 32 * 64 * 64
+    (rows,) = {one.shapes for one in found.operations if one.name.startswith("aten.index.")}
+    assert "80x64" in rows
+    answers = {one["answer"] for one in found.program["values"]}
+    assert "False" in answers
+
+
+CLOSURE = """
+import copy, torch
+net = copy.deepcopy(torch.nn.Linear(64, 64)).to("cuda")
+scale = torch.nn.Parameter(torch.ones(64, device="cuda"))
+optimizer = torch.optim.Adam([*net.parameters(), scale])
+try:
+    for _ in range(3):
+        def closure():
+            optimizer.zero_grad()
+            loss = (net(torch.randn(8, 64, device="cuda")) * scale).square().mean()
+            loss.backward()
+            return loss
+        optimizer.step(closure)
+finally:
+    net.cpu()
+"""
+
+
+def test_a_closure_is_no_part_of_the_update_and_what_follows_no_part_of_the_step(captured: Captured) -> None:
+    found = captured(program=CLOSURE).captured
+    assert found.flops == 4 * 8 * 64 * 64
+    assert not [one for one in found.operations if one.flops and one.phase == "optimizer"]
+    assert not [one for one in found.operations if one.phase == "forward" and "adam" in one.name]
+    parameters = 64 * 64 + 2 * 64
+    assert found.program["parameters"] == parameters
+    assert sum(one.size_B for one in found.lives if one.category == "parameters") == pytest.approx(
+        4 * parameters, rel=0.05
+    )
+
+
+RECURRENT = """
+import torch
+net = torch.nn.GRU(64, 64).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    net(torch.randn(5, 8, 64, device="cuda"))[0].square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_recurrent_layers_are_captured_cell_by_cell_which_is_said(captured: Captured) -> None:
+    found = captured(program=RECURRENT).captured
+    tokens, gates = 5 * 8, 3 * 64 * 64
+    # Nobody needs the gradients of the input and of the first hidden state, which is zeros.
+    assert found.flops == 6 * tokens * 2 * gates - 2 * tokens * gates - 2 * 8 * gates
+    assert any("cuDNN" in one for one in found.program["notes"])
+
+
 KERNELS = [("h100-sxm", "cudnn"), ("a100-sxm-80gb", "flash")]
 
 
@@ -274,11 +355,14 @@ def test_parameters_that_move_stay_those_that_an_optimizer_knows(captured: Captu
     ("program", "said"),
     [
         (
-            MODEL + "x = torch.ones(4, device='cuda')\nx.nonzero()\n",
+            MODEL + "x = torch.rand(400, device='cuda')\nx.nonzero()\n",
             r"nonzero.* at train\d+\.py:\d+ .* depends on its values",
         ),
         ("import torch\ntorch.distributed.init_process_group('nccl')\n", "as in --ranks 8"),
         ("import torch\ntorch.zeros(1, device='cuda:1')\n", "the card cuda:0 alone"),
+        (CLOSURE.replace("Adam(", "LBFGS("), "LBFGS evaluates the loss as often as its values need"),
+        ("import torch\ntorch.nn.Embedding(8, 8, sparse=True).cuda()(torch.ones(1).long().cuda())\n", "sparse=False"),
+        ("import torch\ntorch.ones(0, 4, device='cuda') @ torch.ones(4, 4, device='cuda')\n", "of no elements"),
     ],
 )
 def test_what_cannot_be_captured_is_refused_by_name(captured: Captured, program: str, said: str) -> None:

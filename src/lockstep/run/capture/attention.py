@@ -34,7 +34,8 @@ class Attention:
             key, value = (one.repeat_interleave(repeats, -3) for one in (key, value))
         grads = any(one.requires_grad for one in (query, key, value)) and torch.is_grad_enabled()
         fused = bool(self.first) and query.dtype in HALVES and query.shape[-1] <= MOST_HEAD
-        if fused and self.first == "cudnn" and query.shape[-1] % ALIGNED == 0 and query.shape[-1] <= 128:
+        cudnn = self.first == "cudnn" and not getattr(attn_mask, "requires_grad", False)
+        if fused and cudnn and query.shape[-1] % ALIGNED == 0 and query.shape[-1] <= 128:
             return aten._scaled_dot_product_cudnn_attention(
                 query, key, value, attn_mask, grads, dropout_p, is_causal, False, scale=scale
             )[0]

@@ -9,18 +9,21 @@ from __future__ import annotations
 import gc
 import json
 import os
+import random
 import runpy
 import shutil
 import sys
 import threading
 import traceback
-from functools import partialmethod
+from collections.abc import Callable
+from functools import partialmethod, wraps
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import _disable_current_modes
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.attention import Attention
@@ -49,11 +52,30 @@ class Steps:
     def __init__(self, record: Record, made: Path) -> None:
         self.made = made
         self.record, self.first, self.updates, self.start = record, None, 0, 0
+        self.done: Callable[[], None] = lambda: None
         self.updated: dict[int, torch.Tensor] = {}
         """Parameters of all optimizers."""
 
-    def begins(self, optimizer: Any, *args: Any) -> None:
-        """Before an update: its gradients are there."""
+    def begins(self, optimizer: Any, args: Any, words: Any) -> Any:
+        """Before an update: its gradients are there, or its closure makes them. Raises Refused for LBFGS."""
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise Refused("LBFGS evaluates the loss as often as its values need, and there are none: use another one")
+        self._looks(optimizer)
+        own, closure, *more = (*args, words.pop("closure", None)) if len(args) == 1 else args
+        return None if closure is None else ((own, self._evaluates(optimizer, closure), *more), words)
+
+    def _evaluates(self, optimizer: Any, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """A closure that is no part of the update."""
+
+        def evaluate() -> Any:
+            self.record.phase = "forward"
+            found = closure()
+            self._looks(optimizer)
+            return found
+
+        return evaluate
+
+    def _looks(self, optimizer: Any) -> None:
         self.record.phase = "optimizer"
         for one in _parameters(optimizer):
             self.record.name(one, STATES)  # Those of modules are named so at the end.
@@ -71,6 +93,7 @@ class Steps:
         self.updates += any(one.phase == "backward" for one in self.record.operations[self.start :])
         self.made.write_bytes(b"." * self.updates)
         if self.updates == UPDATES:
+            self.done()  # Before the program is left: what it does then is no part of the step.
             raise Finished
         gc.collect()
         self.start = len(self.record.operations)
@@ -88,20 +111,20 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     """
     seen: dict[int, torch.Tensor] = {}
     names: dict[int, str] = {}
-    flat: list[Any] = []
-    for module in [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]:
+    modules = [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]
+    for module in modules:
         record.name(list(module._buffers.values()), BUFFERS)
-        flat += [module._handle.flat_param] if getattr(module, "_handle", None) is not None else []
         seen |= {id(one): one for one in module._parameters.values() if one is not None}
         names |= {id(one): f"{name} of {type(module).__name__}" for name, one in module._parameters.items()}
+    # Those of no module, but not what an optimizer makes for itself.
+    seen |= {key: one for key, one in updated.items() if isinstance(one, torch.nn.Parameter)}
     record.name([(one, getattr(one, "ds_tensor", None)) for one in seen.values()], PARAMETERS)
+    seen = _flat(modules, seen)
     away = [one for one in updated.values() if not record.there(one)]
     there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)]
     there += [one for one in away if id(one) in seen]
     own = all(one in seen for one in updated)  # Else what is updated are copies of parameters, as with ZeRO.
     left = [names[id(one)] for one in there if own and one.grad is not None and id(one) not in updated]
-    parts = _parts(flat)
-    there = [one for one in there if id(one) not in parts] + flat
     return {
         "without_update": left,
         "untimed": ON_HOST if away else "",
@@ -110,12 +133,15 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     }
 
 
+def _flat(modules: list[torch.nn.Module], seen: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+    """Parameters with the flat ones of FSDP1 in place of those that are parts of them (`use_orig_params`)."""
+    handles = [vars(one).get("_handle") for one in modules]
+    flats = [one.flat_param for one in handles if hasattr(one, "flat_param")]
+    parts = {id(part) for one in flats for part in one._params or ()}
+    return {key: one for key, one in seen.items() if key not in parts} | {id(one): one for one in flats}
+
+
 ON_HOST = "parameters are updated on the host, and how long that takes is not known"
-
-
-def _parts(flat: list[Any]) -> set[int]:
-    """Parameters that are parts of flat ones (FSDP1), and these themselves."""
-    return {id(one) for each in flat for one in (each, *(each._params or ()), *(each._shared_params or ()))}
 
 
 def _whole(one: torch.Tensor) -> int:
@@ -126,6 +152,8 @@ def _whole(one: torch.Tensor) -> int:
 
 def _run(question: dict[str, Any], steps: Steps) -> None:
     sys.argv = [question["script"], *question["arguments"]]
+    torch.manual_seed(0)
+    random.seed(0)
     sys.path.insert(0, str(Path(question["script"]).resolve().parent))
     runpy.run_path(question["script"], run_name="__main__")
     raise Refused(
@@ -177,6 +205,7 @@ def _data_is_real() -> None:
 
     made, following = DataLoader.__init__, dataloader._BaseDataLoaderIter.__next__
 
+    @wraps(made)  # Lightning makes loaders again, by the names of their arguments.
     def alone(self: Any, *args: Any, **words: Any) -> None:
         words |= {"num_workers": 0, "pin_memory": False}
         for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):
@@ -203,14 +232,22 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     register_optimizer_step_post_hook(steps.ends)
     _phases(record)
     _data_is_real()
-    try:
-        with shapes_alone() as record.shapes, record, pretence:
-            _run(question, steps)
-    except Finished:
+
+    def done() -> None:
         counts = name_modules(record, steps.updated)
         if left := counts.pop("without_update"):
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             notes.append(f"gradients that no optimizer uses: {left[0]}{more}")
+        notes.extend([CELLS] * any("_thnn_fused" in one.name for one in record.operations))
+        with _disable_current_modes():
+            write(question, record, steps.start, values, counts, notes)
+
+    steps.done = done
+    try:
+        with shapes_alone() as record.shapes, record, pretence:
+            _run(question, steps)
+    except Finished:
+        return {}
     except Refused as error:
         return {"error": str(error)}
     except DynamicOutputShapeException as error:
@@ -218,10 +255,9 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     except BaseException as error:  # SystemExit too: a program may end itself.
         said = f"{type(error).__name__}: {next((line for line in str(error).splitlines() if line.strip()), '')}"
         return {"error": f"{said} at {_line(error)}", "trace": traceback.format_exc()}
-    write(question, record, steps.start, values, counts, notes)
-    return {}
 
 
+CELLS = "recurrent layers: captured cell by cell, which cuDNN computes at once: it takes less time than is said"
 REMEDY = "write it with a fixed size, such as torch.where, or leave it out of the step"
 
 

@@ -11,12 +11,12 @@ torch/_subclasses/fake_tensor.py.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from inspect import unwrap
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from torch.utils import _foreach_utils
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
 from lockstep.run.capture.cuda import SEEN, answer, index
+from lockstep.run.capture.kernels import kernels
 
 NAME = "gpu_of_the_catalog"
 
@@ -60,6 +61,10 @@ class Pretence(TorchFunctionMode):
             torch.Tensor.cuda: lambda one, device=None, **words: one.to(_card(device), **words),
             torch.Tensor.pin_memory: lambda one, *args: one,
             torch.Tensor.data_ptr: address,
+            torch.Tensor.__format__: _formatted,
+            torch.Tensor.__deepcopy__: _copied,
+            torch.nn.functional.embedding: partial(_dense, torch.nn.functional.embedding),
+            torch.nn.functional.embedding_bag: partial(_dense, torch.nn.functional.embedding_bag),
             torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
             **{make: partial(_lifted, make) for make in (torch.tensor, torch.as_tensor, torch.asarray)},
         }
@@ -84,6 +89,36 @@ def _lifted(make: Callable[..., torch.Tensor], data: Any, *args: Any, device: An
         return make(data, *args, device=device, **words)
     made = make(data, *args, device="cpu", **words)
     return made if device is None else made.to(device)
+
+
+class Sparse(Exception):
+    """A gradient whose size depends on values."""
+
+
+def _dense(embed: Callable[..., Any], *args: Any, **words: Any) -> Any:
+    """Rows of a table whose gradient is dense. Raises Sparse for others."""
+    if inspect.signature(embed).bind(*args, **words).arguments.get("sparse"):
+        raise Sparse(
+            "sparse=True gives gradients whose size depends on which rows are read: capture it with sparse=False"
+        )
+    return embed(*args, **words)
+
+
+def _copied(one: torch.Tensor, known: dict[int, Any]) -> torch.Tensor:
+    """`copy.deepcopy`, which else copies bytes."""
+    if id(one) not in known:
+        if not one.is_leaf:
+            raise RuntimeError("only leaves of the graph are copied by copy.deepcopy: detach the tensor")
+        made = one.detach().clone()
+        made = torch.nn.Parameter(made) if isinstance(one, torch.nn.Parameter) else made
+        known[id(one)] = made.requires_grad_(one.requires_grad)
+        made.grad = None if one.grad is None else one.grad.clone()
+    return known[id(one)]
+
+
+def _formatted(one: torch.Tensor, how: str) -> str:
+    """A number in a text, which is asked for."""
+    return format(one.item(), how) if one.dim() == 0 else torch.Tensor.__format__(one, how)
 
 
 def _set_data(one: torch.Tensor, made: torch.Tensor) -> None:
@@ -167,9 +202,11 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     registration._setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
     FakeTensor.device = property(_outside, FakeTensor.device.fset)  # type: ignore[attr-defined, assignment]
     # Without the wrappers that keep a compiler away, which load it and take longer than many a call.
-    FakeTensorMode.__torch_dispatch__ = unwrap(FakeTensorMode.__torch_dispatch__)  # type: ignore[method-assign]
+    FakeTensorMode.__torch_dispatch__ = inspect.unwrap(FakeTensorMode.__torch_dispatch__)  # type: ignore[method-assign]
     _counted(FakeTensorMode, "__torch_dispatch__")
     _counted(FakeTensorMode, "from_tensor")
+    # A copy of a tensor is of the same mode, not of a copy of it.
+    FakeTensorMode.__deepcopy__ = lambda mode, known: mode  # type: ignore[attr-defined]
     _foreach_utils._foreach_supported_types.append(FakeTensor)
     sys.modules["torch.optim.optimizer"]._foreach_supported_types.append(FakeTensor)
     pretence = Pretence(attention)
@@ -178,24 +215,11 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     torch.nn.functional.scaled_dot_product_attention = attention
     torch.utils.swap_tensors = _swapping(torch.utils.swap_tensors)
     _autocast()
-    pretence.kernels = _kernels()  # type: ignore[attr-defined]
+    pretence.kernels = kernels()  # type: ignore[attr-defined]
     pretence.casts = Casts(NAME)  # type: ignore[attr-defined]
     _engine(pretence)
     answer(card, *held)
     return pretence
-
-
-def _kernels() -> torch.library.Library:
-    """Operations that a GPU has kernels for, and that other devices write out."""
-    found = torch.library.Library("aten", "IMPL")
-    for name in ("silu_backward", "mish_backward", "native_channel_shuffle"):
-        found.impl(name, _never, "PrivateUse1")
-    return found
-
-
-def _never(*args: Any, **words: Any) -> Any:
-    """Shapes alone answer before a kernel is called."""
-    raise NotImplementedError
 
 
 def _counted(owner: Any, name: str) -> None:

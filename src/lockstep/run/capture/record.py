@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,7 +19,9 @@ from torch.utils.flop_counter import flop_registry
 from lockstep.describe.captured import READ
 from lockstep.run.capture.device import NAME
 from lockstep.run.capture.groups import Functional
+from lockstep.run.capture.known import MOST, forget, indexed, remember, sized
 from lockstep.run.capture.streams import Order
+from lockstep.run.capture.truths import follow
 
 BLOCK_B = 512
 """Bytes to whose multiple the allocator of a GPU rounds a tensor up."""
@@ -55,13 +58,15 @@ class Operation:
 
 
 class Uncounted(Exception):
-    """A product without a rule for its FLOPs."""
+    """A product without a rule for its FLOPs, or of nothing."""
 
 
 def counted_flops(function: Any, args: Any, kwargs: Any, given: Any) -> int:
     """FLOPs of a product or of attention, as PyTorch's counter has them; 0 of other operations. Raises Uncounted."""
     packet = function._overloadpacket
     if packet in flop_registry:
+        if any(not one.numel() for one in _tensors(args)):
+            raise Uncounted(f"{function} of no elements: a value that does not exist was taken for a size")
         shaped = [one for one in args if not isinstance(one, torch.dtype)]
         return int(flop_registry[packet](*shaped, **kwargs, out_val=given))
     if not _is_product(packet):
@@ -108,6 +113,7 @@ def _tensors(one: Any) -> list[torch.Tensor]:
     return [found for each in one for found in _tensors(each)] if isinstance(one, tuple | list) else []
 
 
+fake_tensor.CONSTANT_NUMEL_LIMIT = MOST
 DEVICE, META = torch.ops.prim.device.default, torch.device("meta")
 _name = cache(str)
 _format = cache(lambda dtype: str(dtype).removeprefix("torch."))
@@ -154,9 +160,7 @@ class Record(TorchDispatchMode):
             if self.there(args[0]):
                 self.noted(READ, Order.current.number)
             return found
-        if getattr(kwargs.get("device"), "type", "") == NAME:
-            args = tree_map(self._unknown, args)
-        given = function(*args, **kwargs)
+        given = self._given(function, args, kwargs)
         if self.functional(function, args, given):
             return given
         if function.namespace == "prim":
@@ -181,8 +185,21 @@ class Record(TorchDispatchMode):
 
     def collective(self, op: str, reads: Any, gives: Any, group: str, stream: int) -> None:
         """Adds a collective of tensors on the card."""
+        for one in () if gives or op == "broadcast" else reads:
+            forget(one)
         if any(self.there(one) for one in (*reads, *gives)):
             self._add(op, reads, gives, stream=stream, group=group)
+
+    def _given(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """What an operation gives, and what is known of it."""
+        there = getattr(kwargs.get("device"), "type", "") == NAME
+        read = tree_map(self._unknown, args) if there else indexed(function, args)
+        given = sized(function, args, kwargs)
+        if given is None:
+            given = function(*read, **kwargs)
+            remember(function, args, kwargs, given)
+        follow(function, read, given)
+        return given
 
     def _unknown(self, one: Any) -> Any:
         """A tensor of the processor without what is known of its values, as it is when it moves to the card."""

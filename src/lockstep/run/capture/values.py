@@ -1,8 +1,9 @@
 """Values that the program asks for and that do not exist: what it is told, and where it asked.
 
 Numbers are 1 and truths are true, but once in OFTEN at one place, so that loops which wait for a false one end, and
-where libraries look for an overflow (OVERFLOWS), as with it they would leave the update out. Which
-way a program goes may depend on it, so every place is kept and shown, and `--answer train.py:120=0` overrides.
+where a program or a library looks for a number that is not finite (`truths.py`, OVERFLOWS), as with it they would leave
+the update out. Which way a program goes may depend on it, so every place is kept and shown, and
+`--answer train.py:120=0` overrides.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._mode_utils import no_dispatch
 
 import lockstep
+from lockstep.run.capture.known import value
+from lockstep.run.capture.truths import truth
 
 OFTEN = 64
 ASKED = ("aten._local_scalar_dense.default", "aten.is_nonzero.default", "aten.equal.default")
@@ -43,17 +47,19 @@ class Values:
         if str(function) not in ASKED:
             return NotImplemented
         one = args[0]
-        known = getattr(one, "constant", one if type(one) is torch.Tensor else None)
-        if known is not None and str(function) == ASKED[0]:
-            return NotImplemented
-        truth = str(function) != ASKED[0] or one.dtype == torch.bool
-        return self.told(bool if truth else float if one.dtype.is_floating_point else int)
+        if len(args) == 1 and (known := value(one)) is not None:
+            with no_dispatch():
+                return known.item()
+        asks_truth = str(function) != ASKED[0] or one.dtype == torch.bool
+        kind = bool if asks_truth else float if one.dtype.is_floating_point else int
+        return self.told(kind, truth(one) if len(args) == 1 else None)
 
-    def told(self, kind: type) -> Any:
-        """The answer of a kind at the place that asks."""
+    def told(self, kind: type, known: bool | None = None) -> Any:
+        """The answer of a kind at the place that asks, where it is not known."""
         where = place()
         times = sum(count for (at, _, _), count in self.asked.items() if at == where)
-        answer = kind(0) if _overflows() else kind(1) if kind is not bool else (times + 1) % OFTEN != 0
+        often = kind(1) if kind is not bool else (times + 1) % OFTEN != 0
+        answer = kind(known) if known is not None else kind(0) if _overflows() else often
         if where in self.given:
             text = self.given[where]
             answer = text.lower() in ("true", "1", "yes") if kind is bool else kind(float(text))
@@ -62,15 +68,17 @@ class Values:
 
     def array(self, one: torch.Tensor, **words: Any) -> Any:
         """A tensor's values as an array: ones where there are none."""
-        if not isinstance(one, FakeTensor):
-            return torch.Tensor.numpy(one, **words)
+        known = value(one) if isinstance(one, FakeTensor) else one
+        if known is not None:
+            with no_dispatch():
+                return torch.Tensor.numpy(known, **words)
         self.asked[place(), "array", "1"] += 1
         kind = {torch.bool: np.bool_, torch.float32: np.float32, torch.float64: np.float64}.get(one.dtype)
         return np.ones(tuple(one.shape), np.int64 if kind is None else kind)
 
     def list(self, one: torch.Tensor) -> Any:
         """The same as a list."""
-        return self.array(one.detach()).tolist() if isinstance(one, FakeTensor) else torch.Tensor.tolist(one)
+        return self.array(one.detach()).tolist()
 
 
 def _overflows() -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lockstep.run.capture.libraries import compiling, data_parallel, deepspeed, distributed, transformers
+from lockstep.run.capture.libraries import compiling, data_parallel, deepspeed, distributed, safetensors, transformers
 
-EVERY = (compiling, distributed, data_parallel, deepspeed, transformers)
+EVERY = (compiling, distributed, data_parallel, deepspeed, safetensors, transformers)
 
 
 def prepare() -> list[str]:

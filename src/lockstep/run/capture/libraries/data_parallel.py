@@ -107,6 +107,10 @@ class CapturedDataParallel(DistributedDataParallel):
                 for one, sent in zip(part, flat.split([one.numel() for one in part]), strict=True):
                     one.copy_(sent.view(one.shape))
 
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """What the reducer knows of a run: nothing."""
+        return {}
+
     def register_comm_hook(self, state: object, hook: Any) -> None:
         """Is refused."""
         raise HookOfGradients("DistributedDataParallel.register_comm_hook is not captured: leave the hook out")

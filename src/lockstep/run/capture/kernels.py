@@ -1,0 +1,79 @@
+"""Shapes that kernels of a GPU give and for which PyTorch has no rule: recurrent cells, norms over ranks.
+
+Source: pytorch v2.13.0, aten/src/ATen/native/cuda/RNN.cu and Normalization.cuh.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+GRU_WORKSPACE = 5
+"""What a fused cell keeps, in hidden states."""
+
+
+def _gru(input_gates: Any, hidden_gates: Any, hx: Any, input_bias: Any = None, hidden_bias: Any = None) -> Any:
+    return torch.empty_like(hx), hx.new_empty((hx.shape[0], hx.shape[1] * GRU_WORKSPACE))
+
+
+def _gru_backward(grad_hy: Any, workspace: Any, has_bias: bool) -> Any:
+    rows, hidden = grad_hy.shape
+    gates = [workspace.new_empty((rows, 3 * hidden)) for _ in range(2)]
+    biases = [workspace.new_empty(3 * hidden) if has_bias else None for _ in range(2)]
+    return *gates, torch.empty_like(grad_hy), *biases
+
+
+def _channels(one: Any) -> Any:
+    """A number for each channel, in fp32 for formats that are narrower."""
+    wide = torch.float64 if one.dtype == torch.float64 else torch.float32
+    return one.new_empty(one.shape[1], dtype=wide)
+
+
+def _statistics(one: Any, eps: float) -> Any:
+    return _channels(one), _channels(one)
+
+
+def _gathered(one: Any, mean: Any, invstd: Any, *rest: Any) -> Any:
+    return _channels(one), _channels(one)
+
+
+def _normed(one: Any, weight: Any, bias: Any, mean: Any, invstd: Any, eps: float) -> Any:
+    return torch.empty_like(one)
+
+
+def _reduced(
+    grad: Any, one: Any, mean: Any, invstd: Any, weight: Any, inputs: bool, weights: bool, biases: bool
+) -> Any:
+    said = (inputs, inputs, weights, biases)
+    return tuple(_channels(one) if asked else None for asked in said)
+
+
+def _norm_backward(grad: Any, one: Any, *rest: Any) -> Any:
+    return torch.empty_like(one)
+
+
+SHAPES = {
+    "_thnn_fused_gru_cell": _gru,
+    "_thnn_fused_gru_cell_backward": _gru_backward,
+    "batch_norm_stats": _statistics,
+    "batch_norm_gather_stats_with_counts": _gathered,
+    "batch_norm_elemt": _normed,
+    "batch_norm_backward_reduce": _reduced,
+    "batch_norm_backward_elemt": _norm_backward,
+}
+
+
+def kernels() -> list[torch.library.Library]:
+    """Rules that live as long as what is given, and operations that a GPU has kernels for and others write out."""
+    own, shapes = (torch.library.Library("aten", "IMPL") for _ in range(2))
+    for name in ("silu_backward", "mish_backward", "native_channel_shuffle", *SHAPES):
+        own.impl(name, _never, "PrivateUse1")
+    for name, rule in SHAPES.items():
+        shapes.impl(name, rule, "Meta")
+    return [own, shapes]
+
+
+def _never(*args: Any, **words: Any) -> Any:
+    """Shapes alone answer before a kernel is called."""
+    raise NotImplementedError

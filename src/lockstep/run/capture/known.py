@@ -1,0 +1,127 @@
+"""Values of data: whole numbers that are not too many, and a few others, are kept, and what is computed of them alone.
+
+Sizes come from them: how many tokens a mask leaves, whether a batch has padding, where packed sequences begin.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._pytree import tree_map
+
+MOST, FEW = 1 << 14, 1 << 6
+"""Elements of a tensor up to which its values are kept: of whole numbers, and of others."""
+DRAWS = frozenset(("rand", "randn", "randint", "randperm", "arange", "zeros", "ones", "full"))
+"""What makes tensors of nothing."""
+SIZED = frozenset(("nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount", "repeat_interleave"))
+"""What gives tensors whose size depends on values."""
+INDEXED = frozenset(("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"))
+
+
+def value(one: torch.Tensor) -> torch.Tensor | None:
+    """The values of a tensor, on the processor, where they are known."""
+    if not isinstance(one, FakeTensor):
+        return one if type(one) is torch.Tensor and one.device.type == "cpu" and one.numel() <= MOST else None
+    if one.constant is not None:
+        return one.constant
+    found, version = getattr(one, "known", (None, 0))
+    return found if found is not None and version == _version(one) else None
+
+
+def forget(one: torch.Tensor) -> None:
+    """Of a tensor that other ranks change."""
+    if isinstance(one, FakeTensor):
+        one.constant, one.known = None, (None, 0)  # type: ignore[attr-defined]
+
+
+def _version(one: torch.Tensor) -> int:
+    return 0 if one.is_inference() else one._version
+
+
+def _kept(one: Any) -> bool:
+    return isinstance(one, FakeTensor) and one.numel() <= (FEW if one.is_floating_point() else MOST)
+
+
+class Unknown(Exception):
+    """Of a value."""
+
+
+def _value(one: Any) -> Any:
+    """What a kernel of the processor is called with. Raises Unknown."""
+    if isinstance(one, torch.Tensor):
+        found = value(one)
+        if found is None:
+            raise Unknown
+        return found
+    return torch.device("cpu") if isinstance(one, torch.device) else one
+
+
+def computed(function: Any, args: Any, words: Any) -> Any:
+    """What an operation gives, by the processor; None where what it reads is not known."""
+    try:
+        args, words = tree_map(_value, args), tree_map(_value, words)
+        with no_dispatch():
+            return function(*args, **words)
+    except (Unknown, RuntimeError, NotImplementedError):
+        return None
+
+
+@cache
+def _written(function: Any) -> tuple[int, ...]:
+    """Which arguments an operation changes."""
+    said = enumerate(function._schema.arguments)
+    return tuple(at for at, one in said if one.alias_info is not None and one.alias_info.is_write)
+
+
+def remember(function: Any, args: Any, words: Any, given: Any) -> None:
+    """Keeps the values of what an operation gave."""
+    if function._schema.is_mutable:
+        for at in _written(function):
+            for one in args[at] if at < len(args) and isinstance(args[at], list | tuple) else args[at : at + 1]:
+                if isinstance(one, FakeTensor):
+                    one.known = None, 0  # type: ignore[attr-defined]
+        return
+    makes = [one for one in (given if isinstance(given, tuple | list) else (given,)) if _kept(one)]
+    first = args[0] if args else None
+    draws = function._opname in DRAWS
+    if not makes or not (draws or isinstance(first, torch.Tensor | tuple | list)):
+        return
+    if isinstance(first, FakeTensor) and value(first) is None:
+        return
+    found = computed(function, args, words)
+    values = found if isinstance(found, tuple | list) else (found,)
+    for one, real in zip(given if isinstance(given, tuple | list) else (given,), values, strict=False):
+        if _kept(one) and isinstance(real, torch.Tensor) and real.shape == one.shape:
+            one.known = real, _version(one)
+
+
+def sized(function: Any, args: Any, words: Any) -> Any:
+    """What an operation gives whose size depends on values that are known; None of others."""
+    if function._opname not in SIZED:
+        return None
+    found = computed(function, args, words)
+    return None if found is None else tree_map(lambda one: _like(one, args[0]), found)
+
+
+def _like(real: Any, read: torch.Tensor) -> Any:
+    """A tensor where another one is, with values that are known."""
+    if not isinstance(real, torch.Tensor):
+        return real
+    made = torch.empty(real.shape, dtype=real.dtype, device=getattr(read, "fake_device", read.device))
+    made.known = real, _version(made)  # type: ignore[attr-defined]
+    return made
+
+
+def indexed(function: Any, args: Any) -> Any:
+    """Arguments of an operation with indices for masks that are known, as a GPU makes them."""
+    if function._opname not in INDEXED:
+        return args
+    indices: list[Any] = []
+    for one in args[1]:
+        mask = isinstance(one, torch.Tensor) and one.dtype == torch.bool and value(one) is not None
+        indices += sized(torch.ops.aten.nonzero.default, (one,), {}).unbind(1) if mask else [one]
+    return (args[0], indices, *args[2:])
