@@ -1,7 +1,7 @@
 """What is known of tensors without values: in a step that is worth a capture every number is finite.
 
-Programs look whether a loss or a norm is, and leave the update out where it is not. What such a question gives is known,
-and so is what follows from it until the program asks.
+Programs look whether a loss or a norm is, and leave the update out where it is not. What such a question gives is
+known, and so is what follows from it until the program asks.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
 
-NOWHERE = frozenset("isnan isinf isposinf isneginf".split())
+NOWHERE = frozenset(("isnan", "isinf", "isposinf", "isneginf"))
 KEEPS = frozenset(
-    "any all max min amax amin mean _to_copy view _unsafe_view detach clone alias squeeze unsqueeze expand".split()
-)
+    ("any", "all", "max", "min", "amax", "amin", "mean", "_to_copy", "view", "_unsafe_view", "detach", "clone", "alias")
+) | {"squeeze", "unsqueeze", "expand"}
 NOT, OR, AND = ({"logical_not", "bitwise_not"}, {"logical_or", "bitwise_or"}, {"logical_and", "bitwise_and", "mul"})
 COMPARES = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 JOINS = frozenset(("stack", "cat"))
