@@ -49,15 +49,17 @@ def largest_circle() -> int:
 LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     "folders": (lambda: sum((path / "__init__.py").exists() for path in ROOT.iterdir()), 10),
     # 45 more: captured programs, also of many ranks, what a machine trains, methods of adapters, epochs, what passes.
-    "files": (lambda: len(sources()), 1105),
+    # 4 more: values of data that captured programs know, what is finite, kernels' shapes, and files of weights.
+    "files": (lambda: len(sources()), 1110),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 134_700),
+    # 500 more for these four, without which programs that people run were captured wrongly or not at all.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 135_200),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),
     "files that read a recipe": (lambda: sum(bool(re.search(r"\brecipe\.", text)) for text in sources().values()), 116),
-    # 210 of these are arguments of PyTorch's own hooks, in run/capture.
-    "uses of Any": (lambda: count(r"\bAny\b"), 1041),
+    # 310 of these are arguments of PyTorch's own hooks and operations, in run/capture.
+    "uses of Any": (lambda: count(r"\bAny\b"), 1142),
     "lines that the formatter skips": (lambda: count(r"# fmt: skip"), 645),
 }
 

@@ -276,3 +276,30 @@ def test_a_rank_is_one_of_the_ranks() -> None:
         lockstep.capture("train.py", cluster="dgx-h100:1", ranks=8, rank=8)
     with pytest.raises(BadInput, match="number of ranks, 1"):
         lockstep.capture("train.py", cluster="dgx-h100:1", rank=1)
+
+
+FLAGGED = """
+from torch.distributed.fsdp import FullyShardedDataParallel
+net = torch.nn.Sequential(*(Block() for _ in range(4)))
+net = FullyShardedDataParallel(net, use_orig_params=True, device_id=local)
+stops = torch.tensor(0, device="cuda")
+dist.broadcast(stops, 0)
+micros, dtype = 0 if stops else 1, torch.float32
+"""
+NORMED = """
+net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Sequential(Block(), torch.nn.BatchNorm1d(256))).cuda()
+micros, dtype = 1, torch.float32
+"""
+
+
+def test_flat_parameters_count_whole_where_modules_keep_parts_of_them(captured: Run) -> None:
+    """The flag that rank 0 sends is known, as it is a number of the program."""
+    assert captured(FLAGGED).program["parameters"] == LAYERS * WEIGHTS
+
+
+def test_norms_over_ranks_gather_statistics_and_reduce_their_gradients(captured: Run) -> None:
+    """Mean, deviation and count of each rank; two sums for each channel."""
+    assert traffic_B(captured(NORMED)) == {
+        ("all-gather", "forward"): 4 * RANKS * (2 * HIDDEN + 1),
+        ("all-reduce", "backward"): 4 * 2 * HIDDEN,
+    }

@@ -52,6 +52,7 @@ class Steps:
     def __init__(self, record: Record, made: Path) -> None:
         self.made = made
         self.record, self.first, self.updates, self.start = record, None, 0, 0
+        self.known = False
         self.done: Callable[[], None] = lambda: None
         self.updated: dict[int, torch.Tensor] = {}
         """Parameters of all optimizers."""
@@ -94,6 +95,7 @@ class Steps:
         self.made.write_bytes(b"." * self.updates)
         if self.updates == UPDATES:
             self.done()  # Before the program is left: what it does then is no part of the step.
+            self.known = True
             raise Finished
         gc.collect()
         self.start = len(self.record.operations)
@@ -135,7 +137,7 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
 
 def _flat(modules: list[torch.nn.Module], seen: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
     """Parameters with the flat ones of FSDP1 in place of those that are parts of them (`use_orig_params`)."""
-    handles = [vars(one).get("_handle") for one in modules]
+    handles: list[Any] = [vars(one).get("_handle") for one in modules]
     flats = [one.flat_param for one in handles if hasattr(one, "flat_param")]
     parts = {id(part) for one in flats for part in one._params or ()}
     return {key: one for key, one in seen.items() if key not in parts} | {id(one): one for one in flats}
@@ -246,15 +248,19 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     try:
         with shapes_alone() as record.shapes, record, pretence:
             _run(question, steps)
-    except Finished:
-        return {}
-    except Refused as error:
-        return {"error": str(error)}
-    except DynamicOutputShapeException as error:
-        return {"error": f"{error.func} at {_line(error)} gives a tensor whose size depends on its values; {REMEDY}"}
     except BaseException as error:  # SystemExit too: a program may end itself.
-        said = f"{type(error).__name__}: {next((line for line in str(error).splitlines() if line.strip()), '')}"
-        return {"error": f"{said} at {_line(error)}", "trace": traceback.format_exc()}
+        return {} if steps.known else _refusal(error)
+    raise AssertionError("a program ends with an error")
+
+
+def _refusal(error: BaseException) -> dict[str, Any]:
+    """Why there is no step."""
+    if isinstance(error, Refused):
+        return {"error": str(error)}
+    if isinstance(error, DynamicOutputShapeException):
+        return {"error": f"{error.func} at {_line(error)} gives a tensor whose size depends on its values; {REMEDY}"}
+    said = f"{type(error).__name__}: {next((line for line in str(error).splitlines() if line.strip()), '')}"
+    return {"error": f"{said} at {_line(error)}", "trace": "".join(traceback.format_exception(error))}
 
 
 CELLS = "recurrent layers: captured cell by cell, which cuDNN computes at once: it takes less time than is said"

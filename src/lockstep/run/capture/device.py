@@ -113,12 +113,13 @@ def _copied(one: torch.Tensor, known: dict[int, Any]) -> torch.Tensor:
         made = torch.nn.Parameter(made) if isinstance(one, torch.nn.Parameter) else made
         known[id(one)] = made.requires_grad_(one.requires_grad)
         made.grad = None if one.grad is None else one.grad.clone()
-    return known[id(one)]
+    found: torch.Tensor = known[id(one)]
+    return found
 
 
 def _formatted(one: torch.Tensor, how: str) -> str:
     """A number in a text, which is asked for."""
-    return format(one.item(), how) if one.dim() == 0 else torch.Tensor.__format__(one, how)
+    return format(one.item(), how) if one.dim() == 0 else object.__format__(one, how)
 
 
 def _set_data(one: torch.Tensor, made: torch.Tensor) -> None:

@@ -1,6 +1,7 @@
-"""Values of data: whole numbers that are not too many, and a few others, are kept, and what is computed of them alone.
+"""Values of data: whole numbers that are not too many, a few others, and what is computed from them alone.
 
-Sizes come from them: how many tokens a mask leaves, whether a batch has padding, where packed sequences begin.
+They are kept on the card too. Sizes come from them: how many tokens a mask leaves, whether a batch has padding, where
+packed sequences begin.
 """
 
 from __future__ import annotations

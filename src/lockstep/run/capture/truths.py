@@ -12,27 +12,10 @@ from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
 
-NOWHERE = frozenset(["isnan", "isinf", "isposinf", "isneginf"])
+NOWHERE = frozenset(("isnan", "isinf", "isposinf", "isneginf"))
 KEEPS = frozenset(
-    [
-        "any",
-        "all",
-        "max",
-        "min",
-        "amax",
-        "amin",
-        "mean",
-        "_to_copy",
-        "view",
-        "_unsafe_view",
-        "detach",
-        "clone",
-        "alias",
-        "squeeze",
-        "unsqueeze",
-        "expand",
-    ]
-)
+    ("any", "all", "max", "min", "amax", "amin", "mean", "_to_copy", "view", "_unsafe_view", "detach", "clone", "alias")
+) | {"squeeze", "unsqueeze", "expand"}
 NOT, OR, AND = ({"logical_not", "bitwise_not"}, {"logical_or", "bitwise_or"}, {"logical_and", "bitwise_and", "mul"})
 COMPARES = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 JOINS = frozenset(("stack", "cat"))

@@ -1,7 +1,7 @@
 """transformers 5: it takes tensors without bytes for tracing, and then builds masks that eager code leaves out.
 
-accelerate: ranks send the state of their random numbers to one another, which C++ reads. Threads that load weights
-would do so on a device that is of this thread alone.
+accelerate: ranks send the state of their random numbers to one another, which C++ reads.
+Threads that load weights would do so where there is no card.
 
 Source: transformers 5.17.0 and 5.24.0, utils/import_utils.py (is_fake_tensor, is_tracing); accelerate 1.15.0,
 utils/random.py, and data_loader.py, which imports from it.
