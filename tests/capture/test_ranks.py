@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import cli_runner
 import lockstep
 from lockstep.base.errors import BadInput
 from lockstep.describe.captured import Captured, read_captured
+from lockstep.show.verbs.capture import CapturedMemory
 
 torch = pytest.importorskip("torch")
 
@@ -76,25 +76,33 @@ for block in net:
 micros, dtype = 1, torch.float32
 """
 
-Run = Callable[..., Captured]
+
+class Run:
+    """Captures programs, each once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.known: dict[tuple[str, ...], CapturedMemory] = {}
+
+    def __call__(self, program: str, *words: str, rank: int = 0) -> Captured:
+        key = (program, *words, str(rank))
+        if key not in self.known:
+            script, out = (self.folder / f"{len(self.known)}.{ending}" for ending in ("py", "capture"))
+            script.write_text(BEGIN + program + END)
+            self.known[key] = lockstep.capture(
+                str(script), *words, cluster="dgx-h100:2", ranks=RANKS, rank=rank, out=out
+            )
+        return self.known[key].captured
+
+    def path(self, program: str) -> str:
+        """The file of one."""
+        self(program)
+        return self.known[program, "0"].path
 
 
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("ranks")
-    known: dict[tuple[str, ...], Captured] = {}
-
-    def run(program: str, *words: str, rank: int = 0) -> Captured:
-        key = (program, *words, str(rank))
-        if key not in known:
-            script, out = folder / f"train{len(known)}.py", folder / f"{len(known)}.capture"
-            script.write_text(BEGIN + program + END)
-            known[key] = lockstep.capture(
-                str(script), *words, cluster="dgx-h100:2", ranks=RANKS, rank=rank, out=out
-            ).captured
-        return known[key]
-
-    return run
+    return Run(tmp_path_factory.mktemp("ranks"))
 
 
 def traffic_B(found: Captured) -> Counter[tuple[str, str]]:
@@ -250,21 +258,20 @@ def test_buckets_are_those_of_the_reducer() -> None:
 
 
 def test_time_needs_a_cluster_for_all_ranks_and_the_trace_is_of_its_streams(captured: Run, tmp_path: Path) -> None:
-    captured(SHARDED)
-    path = next(Path(one) for one in tmp_path.parent.glob("ranks*/0.capture"))
-    alone = lockstep.memory(str(path))
+    path = captured.path(SHARDED)
+    alone = lockstep.memory(path)
     with pytest.raises(BadInput, match="--tp: does not belong to a captured step"):
-        lockstep.memory(str(path), tp=2)
-    said = [cli_runner.run(verb, str(path), "-c", "dgx-h100:1", "--json").json() for verb in ("memory", "estimate")]
+        lockstep.memory(path, tp=2)
+    said = [cli_runner.run(verb, path, "-c", "dgx-h100:1", "--json").json() for verb in ("memory", "estimate")]
     assert said[0] == said[1]
     assert alone.time is None
     assert "8 ranks" in alone.untimed
-    near, far = (lockstep.memory(str(path), machine).time for machine in ("dgx-h100:1", "rtx-4090:8"))
+    near, far = (lockstep.memory(path, machine).time for machine in ("dgx-h100:1", "rtx-4090:8"))
     assert near is not None
     assert far is not None
     assert far.communication_s > near.communication_s > 0
     out = tmp_path / "step.json"
-    ran = cli_runner.run("trace", str(path), "-c", "dgx-h100:1", "-o", str(out))
+    ran = cli_runner.run("trace", path, "-c", "dgx-h100:1", "-o", str(out))
     assert ran.code == 0
     names = {one["args"]["name"] for one in json.loads(out.read_text())["traceEvents"] if one["name"] == "thread_name"}
     assert {"rank 0 / launches", "rank 0 / compute"} <= names
