@@ -149,8 +149,13 @@ def _loading(old: Callable[..., Any]) -> Callable[..., Any]:
 
     def load(file: Any, map_location: Any = None, *args: Any, **words: Any) -> Any:
         places = [] if map_location is None else [str(map_location)]
+
+        def kept(storage: Any, place: str) -> Any:
+            places.append(place)
+            return storage
+
         with _disable_current_modes(), unset_fake_temporarily():
-            loaded = old(file, lambda storage, place: places.append(place) or storage, *args, **words)
+            loaded = old(file, kept, *args, **words)
         if callable(map_location) or not places or not places[0].startswith((SEEN, NAME)):
             return loaded
         return tree_map(lambda one: one.to(_card()) if isinstance(one, torch.Tensor) else one, loaded)
