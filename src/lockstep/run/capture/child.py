@@ -181,6 +181,7 @@ def _phases(record: Record) -> None:
     torch.autograd._engine_run_backward = backward
 
 
+UNSAVED = "torch.save: nothing is written, as there are no values"
 KEPT = "record_stream: bytes that a stream keeps after their tensor is gone are not counted"
 
 
@@ -229,6 +230,7 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     Order.note, CapturedGroup.note = record.noted, record.collective
     _resizing(record)
     notes = prepare()
+    torch.save = lambda *args, **words: notes.append(UNSAVED) if UNSAVED not in notes else None
     torch.Tensor.record_stream = partialmethod(_kept_by_stream, notes)  # type: ignore[assignment]
     register_optimizer_step_pre_hook(steps.begins)
     register_optimizer_step_post_hook(steps.ends)

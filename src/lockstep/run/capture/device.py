@@ -21,9 +21,11 @@ from typing import Any
 
 import torch
 import torch.utils.backend_registration as registration
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
@@ -149,6 +151,25 @@ def _swapping(old: Callable[..., None]) -> Callable[..., None]:
     return swap
 
 
+def _loading(old: Callable[..., Any]) -> Callable[..., Any]:
+    """Files are read on the processor, and what is asked for on the card, or was saved there, is moved."""
+
+    def load(file: Any, map_location: Any = None, *args: Any, **words: Any) -> Any:
+        places = [] if map_location is None else [str(map_location)]
+
+        def kept(storage: Any, place: str) -> Any:
+            places.append(place)
+            return storage
+
+        with _disable_current_modes(), unset_fake_temporarily():
+            loaded = old(file, kept, *args, **words)
+        if callable(map_location) or not places or not places[0].startswith((SEEN, NAME)):
+            return loaded
+        return tree_map(lambda one: one.to(_card()) if isinstance(one, torch.Tensor) else one, loaded)
+
+    return load
+
+
 _ADDRESSES: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 APART_B = 1 << 40
 """Between the addresses of two storages."""
@@ -215,6 +236,7 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     # Functions of PyTorch that call it are run with the mode off.
     torch.nn.functional.scaled_dot_product_attention = attention
     torch.utils.swap_tensors = _swapping(torch.utils.swap_tensors)
+    torch.load = _loading(torch.load)
     _autocast()
     pretence.kernels = kernels()  # type: ignore[attr-defined]
     pretence.casts = Casts(NAME)  # type: ignore[attr-defined]
