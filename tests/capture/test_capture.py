@@ -424,6 +424,18 @@ def test_a_capture_is_read_without_torch_and_torch_here_is_as_it_was(captured: C
     assert ran.stdout.strip() == "False"
 
 
+def test_formats_of_weights_in_files_are_those_of_torch() -> None:
+    """As safetensors names them; of each, the bits are in the name."""
+    import torch
+
+    from lockstep.run.capture.libraries.safetensors import format_of
+
+    bits = {name: int(name.lstrip("BFIU").partition("_")[0]) for name in ("BF16", "F8_E4M3", "F8_E5M2", "I64", "U8")}
+    assert {name: format_of(name).itemsize * 8 for name in bits} == bits
+    assert format_of("BF16") == torch.bfloat16
+    assert format_of("BOOL") == torch.bool
+
+
 def test_damaged_captures_are_refused(tmp_path: Path, captured: Captured) -> None:
     with zipfile.ZipFile(captured().path) as file:
         parts = {name: file.read(name).decode() for name in file.namelist()}

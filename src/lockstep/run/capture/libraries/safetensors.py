@@ -11,11 +11,16 @@ from typing import Any
 
 import torch
 
-FORMATS = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
-    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
-    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
-}  # fmt: skip
+OTHERS = {"BOOL": torch.bool, "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
+KINDS = {"F": "float", "BF": "bfloat", "I": "int", "U": "uint"}
+"""Formats by their letters, before their bits."""
+
+
+def format_of(name: str) -> torch.dtype:
+    """PyTorch's format of that name in a file."""
+    letters = name.rstrip("0123456789")
+    found: torch.dtype = OTHERS[name] if name in OTHERS else getattr(torch, KINDS[letters] + name[len(letters) :])
+    return found
 
 
 class Part:
@@ -26,7 +31,7 @@ class Part:
         self.get_shape, self.get_dtype = found.get_shape, found.get_dtype
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        return torch.empty(self.get_shape(), dtype=FORMATS[self.get_dtype()], device=self.device)[index]
+        return torch.empty(self.get_shape(), dtype=format_of(self.get_dtype()), device=self.device)[index]
 
 
 def prepare(notes: list[str]) -> None:
