@@ -19,7 +19,7 @@ from lockstep.price.layout.captured import WIDE_WORKSPACE_B, WORKSPACE_B
 from lockstep.price.layout.memory import FRAMEWORK_B, SLACK_FRAC
 from lockstep.show.verbs.capture import CapturedMemory
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", minversion="2.9")
 
 TOKENS, HIDDEN, WIDE, LAYERS = 512, 256, 1024, 3
 MODEL = """
@@ -422,6 +422,13 @@ def test_a_capture_is_read_without_torch_and_torch_here_is_as_it_was(captured: C
     code = f"import sys, lockstep; lockstep.memory({found.path!r}); print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
+
+
+def test_releases_of_torch_without_such_a_device_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.setattr("lockstep.run.capture.start.version", lambda name: "2.4.1+cu121")
+    with pytest.raises(BadInput, match=r"2\.9 or newer, found 2\.4\.1"):
+        lockstep.capture(str(tmp_path / "train.py"), cluster="h100-sxm:1", out=tmp_path / "step.capture")
 
 
 def test_formats_of_weights_in_files_are_those_of_torch() -> None:

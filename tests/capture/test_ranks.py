@@ -12,7 +12,7 @@ from lockstep.base.errors import BadInput
 from lockstep.describe.captured import Captured, read_captured
 from lockstep.show.verbs.capture import CapturedMemory
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", minversion="2.9")
 
 HIDDEN, WIDE, LAYERS, RANKS = 256, 1024, 4, 8
 WEIGHTS = 2 * HIDDEN * WIDE

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from lockstep.describe.hardware import Cluster
 from lockstep.describe.hardware.card import card_of
 
 CHILD = "lockstep.run.capture.child"
+OLDEST = (2, 9)
+"""The release with `_setup_privateuseone_for_python_backend` (pytorch pull request 157859); written for 2.13."""
 UPDATES, UPDATED = 2, "updates"
 """Updates after which a step is known; the process adds a byte to a file for each."""
 OFTEN_S = 0.3
@@ -44,6 +47,8 @@ def capture(
     """
     if find_spec("torch") is None:
         raise not_installed("lockstep capture needs torch", "measure", "SCRIPT")
+    if _release(found := version("torch")) < OLDEST:
+        raise BadInput(f"needs PyTorch {'.'.join(map(str, OLDEST))} or newer, found {found}", "lockstep capture")
     if not os.path.isfile(script):
         raise BadInput(f"there is no script {script}", "SCRIPT")
     with tempfile.TemporaryDirectory(prefix="lockstep-capture-") as folder:
@@ -67,6 +72,11 @@ def capture(
     if "error" in answer:
         raise BadInput(str(answer["error"]), str(script))
     return read_captured(out)
+
+
+def _release(found: str) -> tuple[int, ...]:
+    """The first two numbers of a version."""
+    return tuple(int(one) for one in found.split(".")[:2])
 
 
 def _watched(made: Path, progress: Progress) -> None:
