@@ -53,7 +53,7 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     "files": (lambda: len(sources()), 1111),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 135_500),
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 135_550),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),
