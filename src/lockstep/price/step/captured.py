@@ -48,7 +48,7 @@ class StepTime:
     exposed_communication_s: float
     """Of collectives, while no kernel runs."""
     host_s: float
-    """To launch all kernels."""
+    """Of the host for all calls, those that launch nothing too."""
     kernels: int
 
     def to_dict(self) -> Json:

@@ -102,7 +102,6 @@ class CapturedGroup(dist.ProcessGroup):
         super().__init__(rank, ranks)  # type: ignore[call-arg]
         self._rank, self._ranks = rank, ranks
         self.stream = Stream()
-        self.coalescing: list[int] | None = None
 
     def rank(self) -> int:
         """This process's place in the group."""
@@ -128,7 +127,7 @@ class CapturedGroup(dist.ProcessGroup):
         Order.note(READ, Order.current.number, 0)
         return Done(0, None)
 
-    def begun(self, op: str, reads: list[Any], gives: list[Any], waited: bool, peer: int = -1) -> Done:
+    def begun(self, op: str, reads: list[Any], gives: list[Any], waited: bool) -> Done:
         """Records a collective, and the event at its end where its caller does not wait for it."""
         self.ranks.setdefault(self.group_name, self.members())
         if waited:
