@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tomllib
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from statistics import median
 import pytest
 
 from lockstep.check.validation.case import read_rows
+from lockstep.describe import stacks
 from lockstep.describe.captured import Captured, Operation
 from lockstep.describe.hardware import cluster, device
 from lockstep.describe.stacks import find_way, stack
@@ -270,3 +272,9 @@ def test_the_update_does_not_cool_the_passes() -> None:
     update = call("_foreach_mul_.Scalar", f"{2**30}:float32", phase="optimizer")
     passes, whole = captured_time(step(product), ON_H100), captured_time(step(product, update), ON_H100)
     assert whole.products_s == pytest.approx(passes.products_s)
+
+
+def test_the_factor_of_spread_operands_is_that_of_a_mask_in_written_scores() -> None:
+    ways = tomllib.loads(Path(stacks.__file__).with_name("ways.toml").read_text("utf-8"))
+    (added,) = (one for one in ways["scores"]["autocast"]["forward"] if "mask added" in one)
+    assert added.endswith(f" x{SPREAD:g}")
