@@ -1,8 +1,8 @@
 """`Captured`: a training step as a program does it, read from the file that `lockstep capture` wrote.
 
 A zip of `program.json` (what ran, on which card, what it asked), `operations.csv` (name, phase, shapes of what is read
-and given, FLOPs, in order) and `tensors.csv` (bytes on the card, rounded as its allocator does; the operations between
-which a tensor lives; what it is). The peak is the largest sum of bytes that live at once.
+and given, FLOPs, in order) and `tensors.csv` (bytes; the operations between which a tensor lives; what it is). The peak
+is the largest sum of bytes that live at once, each tensor in whole blocks of the allocator.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ COLLECTIVES = (
     *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "gather", "scatter"),
     *POINT_TO_POINT,
 )
+BLOCK_B = 512
+"""To whose multiple the allocator of a GPU rounds a tensor up."""
 MOST_B = 1 << 30
 """Bytes of a part of the file, unpacked."""
 Row = TypeVar("Row")
@@ -93,11 +95,17 @@ class Life:
     """A tensor on the card."""
 
     size_B: int
+    """What it needs; the allocator gives whole blocks."""
     born: int
     """The operation that makes it; 0 also for what the step found."""
     died: int | None
     """The operation after which its bytes are free; None where the next step finds it."""
     category: str
+
+    @property
+    def held_B(self) -> int:
+        """Bytes that the allocator gives it."""
+        return -(-self.size_B // BLOCK_B) * BLOCK_B
 
 
 @dataclass(frozen=True)
@@ -124,9 +132,9 @@ class Captured:
         change = np.zeros((len(CATEGORIES), len(self.operations) + 2))
         for one in self.lives:
             row = CATEGORIES.index(one.category)
-            change[row, one.born] += one.size_B
+            change[row, one.born] += one.held_B
             if one.died is not None:
-                change[row, one.died + 1] -= one.size_B
+                change[row, one.died + 1] -= one.held_B
         return np.cumsum(change, axis=1)[:, :-1]
 
     @cached_property
@@ -134,9 +142,9 @@ class Captured:
         """Bytes that each operation makes, and that are free after it: two rows."""
         change = np.zeros((2, len(self.operations) + 1))
         for one in self.lives:
-            change[0, one.born] += one.size_B
+            change[0, one.born] += one.held_B
             if one.died is not None:
-                change[1, one.died] += one.size_B
+                change[1, one.died] += one.held_B
         return change
 
     @property
@@ -170,16 +178,16 @@ class Captured:
         return dict(Counter(one.phase for one in self.operations))
 
 
-def read_captured(path: str | Path) -> Captured:
-    """The step in a file. Raises BadInput where it is none, or of another schema."""
+def read_captured(path: str | Path, folder: str = "") -> Captured:
+    """The step in a file, or in a folder of it. Raises BadInput where it is none, or of another schema."""
     try:
         with zipfile.ZipFile(path) as file:
-            program = json.loads(_part(file, PROGRAM))
+            program = json.loads(_part(file, folder + PROGRAM))
             if not isinstance(program, dict) or program.get("schema") != SCHEMA:
                 raise BadInput(f"is a capture of another schema than {SCHEMA}; capture the program again", str(path))
             _check(program)
-            operations = _rows(_part(file, OPERATIONS), _operation)
-            lives = _rows(_part(file, TENSORS), _life)
+            operations = _rows(_part(file, folder + OPERATIONS), _operation)
+            lives = _rows(_part(file, folder + TENSORS), _life)
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
         raise BadInput(f"is not a capture of a training step: {error}", str(path)) from None
     unknown = {one.group for one in operations} - {""} - {one["name"] for one in program["groups"]}

@@ -10,6 +10,10 @@ Source of their size: pytorch v2.11, aten/src/ATen/cuda/CublasHandlePool.cpp (pa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from lockstep.base.errors import BadInput
 from lockstep.describe.captured import Captured
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.hardware.card import card_of
@@ -19,6 +23,8 @@ HOPPER = (9, 0)
 WORKSPACE_B, WIDE_WORKSPACE_B = 8_519_680, 32 << 20
 """Of one thread: before Hopper, and from it on."""
 THREADS = 2
+MOST_STEPS = 1 << 20
+"""Above the smallest value of an argument, how far the largest that fits is looked for."""
 
 
 def captured_memory(captured: Captured, cluster: Cluster) -> Memory:
@@ -36,3 +42,37 @@ def captured_memory(captured: Captured, cluster: Cluster) -> Memory:
         cluster.device.memory_B,
         moment=MOMENTS.index("update" if captured.peak_operation.phase == "optimizer" else "backward"),
     )
+
+
+def largest_that_fits(values: Sequence[int], memory: Callable[[int], Memory]) -> int | None:
+    """The largest value of an argument whose memory fits, of those that are a step of `values` apart.
+
+    None where the smallest does not. Memory grows with the value, nearly evenly. Raises what `memory` raises.
+    """
+    step = _step(values, memory)
+
+    @cache
+    def room_B(steps: int) -> float:
+        found = memory(values[0] + steps * step)
+        return found.capacity_B - float(found.total_B)
+
+    if room_B(0) < 0:
+        return None
+    low, high, far = 0, MOST_STEPS, 1
+    per_step_B = room_B(0) - room_B(1)
+    guess = 1 if per_step_B <= 0 else int(room_B(0) / per_step_B)
+    while high - low > 1:
+        guess = min(max(guess, low + 1), high - 1)
+        low, high = (guess, high) if room_B(guess) >= 0 else (low, guess)
+        guess = low + far if high == MOST_STEPS else high - far if low == 0 else (low + high) // 2
+        far *= 2
+    return values[0] + low * step
+
+
+def _step(values: Sequence[int], memory: Callable[[int], Memory]) -> int:
+    """The least step between values that are known: one, or where a pattern repeats only so, that of the captures."""
+    try:
+        memory(values[-1] + 1)
+    except BadInput:
+        return values[1] - values[0]
+    return 1

@@ -16,15 +16,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.flop_counter import flop_registry
 
-from lockstep.describe.captured import READ
+from lockstep.describe.captured import BLOCK_B, READ
 from lockstep.run.capture.device import NAME
 from lockstep.run.capture.groups import Functional
 from lockstep.run.capture.known import MOST, forget, indexed, remember, sized
 from lockstep.run.capture.streams import Order
 from lockstep.run.capture.truths import follow
 
-BLOCK_B = 512
-"""Bytes to whose multiple the allocator of a GPU rounds a tensor up."""
 PARAMETERS, GRADIENTS, STATES, BUFFERS, KEPT = "parameters", "gradients", "optimizer", "buffers", "activations"
 
 
@@ -228,15 +226,15 @@ class Record(TorchDispatchMode):
     def _begins(self, holder: Holder, nbytes: int) -> None:
         if not nbytes:
             return
-        life = holder.life = Life(-(-nbytes // BLOCK_B) * BLOCK_B, len(self.operations))
+        life = holder.life = Life(nbytes, len(self.operations))
         self.lives.append(life)
-        self.live_B += life.size_B
+        self.live_B += -(-nbytes // BLOCK_B) * BLOCK_B
         self.peak_B = max(self.peak_B, self.live_B)
 
     def _ends(self, holder: Holder) -> None:
         if holder.life is not None:
             holder.life.died = len(self.operations)
-            self.live_B -= holder.life.size_B
+            self.live_B -= -(-holder.life.size_B // BLOCK_B) * BLOCK_B
             holder.life = None
 
     def resized(self, storage: Any) -> None:

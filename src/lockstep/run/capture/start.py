@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
+from threading import Event
 
 from lockstep.base.errors import BadInput, not_installed
 from lockstep.base.types.plain import Json
@@ -20,6 +24,7 @@ from lockstep.base.types.progress import Progress
 from lockstep.describe.captured import Captured, read_captured
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.hardware.card import card_of
+from lockstep.describe.varied import Varied, combinations, filled, join
 
 CHILD = "lockstep.run.capture.child"
 OLDEST = (2, 9)
@@ -27,24 +32,81 @@ OLDEST = (2, 9)
 UPDATES, UPDATED = 2, "updates"
 """Updates after which a step is known; the process adds a byte to a file for each."""
 OFTEN_S = 0.3
+MOST_AT_ONCE = 8
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables of a launcher, which the process sees as they are for the rank that is captured."""
 
 
-def capture(
-    script: str | Path,
-    arguments: Sequence[str],
-    cluster: Cluster,
-    out: str | Path,
-    answers: Mapping[str, str],
-    ranks: int | None = None,
-    rank: int = 0,
-    progress: Progress | None = None,
-) -> Captured:
-    """A step of a script as rank `rank` of `ranks`, where these are given, written to `out`.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A script, and how it is captured."""
+
+    script: str | Path
+    arguments: Sequence[str]
+    cluster: Cluster
+    answers: Mapping[str, str]
+    """What a place is told, by FILE:LINE."""
+    ranks: int | None = None
+    """How many torchrun would start; None where it starts none."""
+    rank: int = 0
+
+
+def capture_varied(
+    asked: Asked, values: Mapping[str, tuple[int, ...]], out: str | Path, progress: Progress | None = None
+) -> None:
+    """Writes a step to `out`; with `values`, the steps of all their combinations in place of `{name}` in the arguments.
+
+    Raises BadInput for a name in no argument, and where no other values follow from these.
+    """
+    if not values:
+        capture(asked, out, progress)
+        return
+    for name in values:
+        if not any(f"{{{name}}}" in one for one in asked.arguments):
+            raise BadInput(f"no argument of the script has {{{name}}}, as in -- --{name} {{{name}}}", "--vary")
+    with tempfile.TemporaryDirectory(prefix="lockstep-capture-") as folder:
+        paths = [Path(folder) / f"{number}.capture" for number in range(prod(map(len, values.values())))]
+        steps = _together(asked, combinations(values), paths, progress or (lambda done, total: None))
+        varied = Varied(dict(values), tuple(asked.arguments), tuple(steps))
+        for name, some in values.items():
+            varied.at(**{name: 2 * some[-1] - some[-2]})
+        joined = Path(folder) / "all"
+        join(paths, values, asked.arguments, joined)
+        shutil.move(joined, out)
+
+
+def _together(
+    asked: Asked, combinations: Sequence[Mapping[str, int]], paths: Sequence[Path], progress: Progress
+) -> list[Captured]:
+    """Steps with values in the arguments, as many at once as there are processors; none goes on when one fails."""
+    done, ended = [0] * len(paths), Event()
+
+    def one(number: int) -> Captured:
+        def report(made: int, total: int) -> None:
+            if ended.is_set():
+                raise InterruptedError
+            done[number] = made
+            progress(sum(done), total * len(paths))
+
+        arguments = filled(asked.arguments, combinations[number])
+        return capture(replace(asked, arguments=arguments), paths[number], report)
+
+    with ThreadPoolExecutor(min(MOST_AT_ONCE, os.cpu_count() or 1)) as pool:
+        running = [pool.submit(one, number) for number in range(len(paths))]
+        try:
+            return [each.result() for each in running]
+        except BaseException:
+            ended.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def capture(asked: Asked, out: str | Path, progress: Progress | None = None) -> Captured:
+    """A step of a script as one rank, written to `out`.
 
     Raises BadInput with what the program did that cannot be captured.
     """
+    script = asked.script
     if find_spec("torch") is None:
         raise not_installed("lockstep capture needs torch", "measure", "SCRIPT")
     if _release(found := version("torch")) < OLDEST:
@@ -55,19 +117,20 @@ def capture(
         result = Path(folder) / "result.json"
         question = {
             "script": str(script),
-            "arguments": list(arguments),
-            "card": asdict(card_of(cluster.device)),
-            "cluster": cluster.name,
-            "answers": dict(answers),
-            "ranks": ranks or 1,
-            "rank": rank,
+            "arguments": list(asked.arguments),
+            "card": asdict(card_of(asked.cluster.device)),
+            "cluster": asked.cluster.name,
+            "answers": dict(asked.answers),
+            "ranks": asked.ranks or 1,
+            "rank": asked.rank,
             "out": str(Path(out).resolve()),
             "result": str(result),
         }
-        asked = Path(folder) / "question.json"
-        asked.write_text(json.dumps(question), "utf-8")
+        path = Path(folder) / "question.json"
+        path.write_text(json.dumps(question), "utf-8")
         watched = partial(_watched, result.with_name(UPDATED), progress or (lambda done, total: None))
-        said = _run([sys.executable, "-m", CHILD, str(asked)], launched(cluster, ranks, rank), watched)
+        launcher = launched(asked.cluster, asked.ranks, asked.rank)
+        said = _run([sys.executable, "-m", CHILD, str(path)], launcher, watched)
         answer: Json = json.loads(result.read_text("utf-8")) if os.path.isfile(result) else {"error": _last(said)}
     if "error" in answer:
         raise BadInput(str(answer["error"]), str(script))

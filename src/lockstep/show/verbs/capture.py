@@ -1,8 +1,9 @@
 """Your own program as the workload: a training script, captured on a machine without a GPU."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
@@ -16,9 +17,11 @@ from lockstep.show.verbs.words.named import Cluster
 from lockstep.show.verbs.words.option import Argument, Option
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import read_cluster, whole
+from lockstep.show.verbs.words.varied import VARY, At, Vary, read_at, read_vary
 
 if TYPE_CHECKING:
     from lockstep.describe.captured import Captured
+    from lockstep.describe.varied import Varied
     from lockstep.price.layout import Memory
     from lockstep.price.step.captured import StepTime
 
@@ -50,6 +53,39 @@ class CapturedMemory(Shown):
     captured: "Captured"
     cluster: Cluster
     path: str
+    varied: "Varied | None" = None
+    """The steps with other values of its arguments, of which this is one."""
+
+    def at(self, **values: Quantity) -> "CapturedMemory":
+        """The step with other values of the arguments that were varied.
+
+        Raises BadInput for a value whose step does not follow from the captured ones.
+        """
+        if self.varied is None:
+            raise BadInput(f"{self.path} was captured without --vary", "--at")
+        return replace(self, captured=self.varied.at(**self.chosen | read_at(values)))
+
+    @property
+    def chosen(self) -> dict[str, int]:
+        """Values of the arguments that were varied."""
+        return dict(self.captured.program.get("varied", {}))
+
+    @cached_property
+    def largest(self) -> dict[str, int | None]:
+        """Of each argument that was varied, the largest value that fits, the others as they are; None where none does.
+
+        Those are left out whose largest value cannot be told.
+        """
+        from lockstep.price.layout.captured import largest_that_fits
+
+        found = {}
+        for name, values in {} if self.varied is None else self.varied.values.items():
+            with suppress(BadInput):
+                found[name] = largest_that_fits(values, partial(self._memory_at, name))
+        return found
+
+    def _memory_at(self, name: str, value: int) -> "Memory":
+        return self.at(**{name: value}).memory
 
     @cached_property
     def memory(self) -> "Memory":
@@ -101,6 +137,7 @@ class CapturedMemory(Shown):
             "cluster": self.cluster.name,
             "device": self.cluster.device.name,
             "program": found.program,
+            "largest_that_fit": self.largest,
             "time": None if self.time is None else self.time.to_dict(),
             "memory": self.memory.to_dict(),
             "tensors_B": found.peak_B,
@@ -116,20 +153,27 @@ def is_capture(path: object) -> bool:
 
 
 def read_capture(
-    path: str | Path, cluster: str | Path | Cluster | None, words: Mapping[str, object] = MappingProxyType({})
+    path: str | Path,
+    cluster: str | Path | Cluster | None,
+    words: Mapping[str, object] = MappingProxyType({}),
+    at: At = (),
 ) -> CapturedMemory:
-    """The step in a file on a device of `cluster`, or of the machine that it was captured for.
+    """The step in a file, `at` values of its arguments, on a device of `cluster` or of the machine it was captured for.
 
     Raises BadInput where any of `words` is given: what a program does is in the program.
     """
     from lockstep.describe.captured import read_captured
+    from lockstep.describe.varied import read_varied
 
     for word, value in words.items():
         if value is not None and word != "cluster":
             raise BadInput("does not belong to a captured step", f"--{word.replace('_', '-')}")
-    found = read_captured(path)
+    varied, asked = read_varied(path), read_at(at)
+    if varied is None and asked:
+        raise BadInput(f"{path} was captured without --vary", "--at")
+    found = read_captured(path) if varied is None else varied.at(**asked)
     name = f"{found.program['card']['name']}:1" if cluster is None else cluster
-    return CapturedMemory(found, read_cluster(name), str(path))
+    return CapturedMemory(found, read_cluster(name), str(path), varied)
 
 
 @strict
@@ -140,13 +184,14 @@ def capture(
     answer: Annotated[Mapping[str, str] | Sequence[str], ANSWER] = (),
     ranks: Annotated[Quantity | None, RANKS] = None,
     rank: Annotated[Quantity, RANK] = 0,
+    vary: Annotated[Vary, VARY] = (),
     progress: Progress | None = None,
 ) -> CapturedMemory:
     """Runs a training script without a GPU until a step is known, and writes what it would have done on the card.
 
     Tensors have shapes and no bytes, in a process of its own. Raises BadInput for what cannot be captured, by name.
     """
-    from lockstep.run.capture.start import capture as run
+    from lockstep.run.capture.start import Asked, capture_varied
 
     if not program:
         raise BadInput("give a training script, e.g. lockstep capture train.py -c rtx-4090:1", "SCRIPT")
@@ -158,8 +203,9 @@ def capture(
     which = whole(rank, "--rank", minimum=0)
     if which >= (number or 1):
         raise BadInput(f"must be less than the number of ranks, {number or 1}, got {which}", "--rank")
-    found = run(script, arguments, machine, out, _answers(answer), number, which, progress)
-    return CapturedMemory(found, machine, str(out))
+    asked = Asked(script, arguments, machine, _answers(answer), number, which)
+    capture_varied(asked, read_vary(vary), out, progress)
+    return read_capture(out, machine)
 
 
 def _answers(given: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import whole
 from lockstep.show.verbs.words.shared import CLUSTER, EPOCHS, MODEL, SAMPLES, LayoutWords
+from lockstep.show.verbs.words.varied import AT, OF_CAPTURES, At
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.estimate import Estimate
@@ -60,6 +61,7 @@ def memory(
     rank: Annotated[Quantity | None, Option("R", "Rank whose coordinates and process groups are listed.")] = None,
     samples: Annotated[Quantity | None, SAMPLES] = None,
     epochs: Annotated[Quantity | None, EPOCHS] = None,
+    at: Annotated[At, AT] = (),
     **words: Unpack[LayoutWords],
 ) -> "StageMemories | Trainable | CapturedMemory":
     """Bytes on one rank of every pipeline stage, by category; with `rank` also where that one is in the layout.
@@ -67,7 +69,9 @@ def memory(
     Without a model, the largest of every family that the machine trains, by each method.
     """
     if is_capture(model):
-        return read_capture(str(model), cluster, {**words, "layout": layout, "rank": rank})
+        return read_capture(str(model), cluster, {**words, "layout": layout, "rank": rank}, at)
+    if at:
+        raise BadInput(OF_CAPTURES, "--at")
     if model is None:
         of_one = {
             "layout": layout,

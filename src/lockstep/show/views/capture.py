@@ -37,6 +37,8 @@ def render(found: CapturedMemory, out: Console) -> None:
     say = "It fits" if found.fits else "It does not fit"
     paragraph(out, f"{say}: {total} of {capacity}; risk of running out of memory {risk}.")
     paragraph(out, _time(found))
+    if found.varied is not None:
+        paragraph(out, _largest(found))
     rate = "" if found.time is None else f", {format_flops(step.flops / found.time.step_time_s)}"
     calls = ", ".join(f"{number:,} {phase}" for phase, number in step.by_phase.items())
     paragraph(
@@ -75,6 +77,12 @@ def _time(found: CapturedMemory) -> str:
         talk = f"; collectives {format_time(time.communication_s)}, {exposed} of them with no kernel beside them"
     others = format_time(time.other_s)
     return f"{format_time(time.step_time_s)} per step: {parts}, other kernels {others}{talk}; {host}."
+
+
+def _largest(found: CapturedMemory) -> str:
+    """How far each argument that was varied may go on the device."""
+    parts = [f"{name} {'at no value' if most is None else f'up to {most:,}'}" for name, most in found.largest.items()]
+    return f"Fits, the rest as it is: {', '.join(parts) or 'what is known does not grow'}."
 
 
 def _values(found: CapturedMemory, out: Console) -> None:

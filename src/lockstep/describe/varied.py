@@ -1,0 +1,178 @@
+"""`Varied`: one program captured with several values of its arguments, and its step with others.
+
+Calls, the sizes that they read and give, and the tensors that they make and free are laid beside each other from
+capture to capture (`growing.py`): what differs must grow by a rule that the captures show, else nothing is said.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.types.plain import Json
+from lockstep.describe.captured import RECORD, Captured, Life, Operation, read_captured
+from lockstep.describe.growing import Growth, Many, Uneven
+
+VARIED = "varied.json"
+COUNTS = ("parameters", "trained_parameters")
+"""Numbers that the program says of itself."""
+ALL, NOT_HERE = -1, -2
+"""In place of how many events ago one was recorded: all of a stream, and an event from before the step."""
+
+
+@dataclass(frozen=True)
+class Varied:
+    """The steps of a program."""
+
+    values: dict[str, tuple[int, ...]]
+    """Of each argument, in increasing order."""
+    arguments: tuple[str, ...]
+    """Of the script, with `{name}` where a value goes."""
+    members: tuple[Captured, ...]
+    """For all combinations of the values, those of the last name the fastest."""
+
+    def at(self, **asked: int) -> Captured:
+        """The step with these values, the largest captured ones of what is not asked.
+
+        Raises UnknownName for other names, BadInput for what does not grow by a rule that the captures show.
+        """
+        for name in asked:
+            if name not in self.values:
+                raise UnknownName("argument that was varied", name, self.values, "--at")
+        steps = self._written
+        for name, values in reversed(self.values.items()):
+            target = asked.get(name, values[-1])
+            groups = [steps[at : at + len(values)] for at in range(0, len(steps), len(values))]
+            steps = [self._along(name, values, target, group) for group in groups]
+        chosen = {name: asked.get(name, values[-1]) for name, values in self.values.items()}
+        calls, said = steps[0]
+        program = self.members[-1].program | _program(said)
+        return Captured(program | {"arguments": filled(self.arguments, chosen), "varied": chosen}, *_operations(calls))
+
+    @cached_property
+    def _written(self) -> list[Any]:
+        """What may grow of every member: its calls, and what the program says of itself."""
+        return [(_calls(one), _said(one)) for one in self.members]
+
+    @staticmethod
+    def _along(name: str, values: tuple[int, ...], target: int, steps: Sequence[Any]) -> Any:
+        """The step at one value of an argument."""
+        if target in values:
+            return steps[values.index(target)]
+        try:
+            return Growth(values, target, counts=len({len(calls) for calls, _ in steps}) > 1).at_target(steps)
+        except Uneven as error:
+            given = ", ".join(map(str, values))
+            raise BadInput(f"the step with {name}={target} is not known from {given}: {error}", "--at") from None
+
+
+def filled(arguments: Sequence[str], values: Mapping[str, int]) -> list[str]:
+    """Arguments of the script with values in the places that have their names."""
+    found = list(arguments)
+    for name, value in values.items():
+        found = [one.replace(f"{{{name}}}", str(value)) for one in found]
+    return found
+
+
+def combinations(values: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
+    """Every combination of the values, those of the last name the fastest."""
+    return [dict(zip(values, one, strict=True)) for one in product(*values.values())]
+
+
+def _calls(step: Captured) -> Many:
+    """Each call with the tensors that it makes and frees, as what may grow; one more for those after the last."""
+    made, freed = defaultdict[int, list[Any]](list), defaultdict[int, list[Any]](list)
+    for life in step.lives:
+        made[life.born].append((life.size_B, life.category))
+        if life.died is not None:
+            freed[life.died].append((life.size_B, life.category))
+    events: dict[int, int] = {}
+    found, records = list[Any](), 0
+    for at, one in enumerate((*step.operations, Operation("", "", "", 0, 0))):
+        back = records - events[one.event] if one.event in events else NOT_HERE if one.event else ALL
+        if one.name == RECORD:
+            records += 1
+            events[one.event], back = records, 0
+        shapes = Many(one.tensors())
+        words = (one.name, one.phase, one.group)
+        numbers = (one.reads, one.flops, int(one.causal), one.stream, back)
+        found.append((words, numbers, shapes, Many(made[at]), Many(freed[at])))
+    return Many(found)
+
+
+def _operations(calls: Many) -> tuple[tuple[Operation, ...], tuple[Life, ...]]:
+    """Calls and tensors again. Of tensors of one size and category that live at once, the first made goes first."""
+    operations, lives, records = list[Operation](), list[Life](), 0
+    living = defaultdict[Any, list[int]](list)
+    for at, (words, numbers, shapes, made, freed) in enumerate(calls):
+        for one in made:
+            living[one].append(len(lives))
+            lives.append(Life(one[0], at, None, one[1]))
+        for one in freed:
+            if not living[one]:
+                raise BadInput("tensors are freed that no call made; capture it with the values themselves", "--at")
+            mine = living[one].pop(0)
+            lives[mine] = replace(lives[mine], died=at)
+        name, phase, group = words
+        reads, flops, causal, stream, back = numbers
+        records += name == RECORD
+        text = ";".join("x".join(map(str, sizes)) + f":{dtype}" for sizes, dtype in shapes)
+        event = records - back if back >= 0 else back - ALL
+        operations.append(Operation(name, phase, text, reads, flops, bool(causal), stream, event, group))
+    return tuple(operations[:-1]), tuple(lives)
+
+
+def _said(step: Captured) -> Any:
+    """Numbers that the program says of itself, and what it asked."""
+    asked = [(one["place"], one["kind"], str(one["answer"]), one["times"]) for one in step.program["values"]]
+    return tuple(step.program[name] for name in COUNTS), Many(asked)
+
+
+def _program(said: Any) -> Json:
+    numbers, asked = said
+    names = ("place", "kind", "answer", "times")
+    return {
+        **dict(zip(COUNTS, numbers, strict=True)),
+        "values": [dict(zip(names, one, strict=True)) for one in asked],
+    }
+
+
+def read_varied(path: str | Path) -> Varied | None:
+    """The steps in a file; None where it holds one alone. Raises BadInput where it is no capture."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            if VARIED not in file.namelist():
+                return None
+            said: Any = json.loads(file.read(VARIED))
+        values = {str(name): tuple(map(int, some)) for name, some in said["values"].items()}
+        arguments = tuple(map(str, said["arguments"]))
+    except (OSError, zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BadInput(f"is not a capture of a training step: {error}", str(path)) from None
+    folders = [folder(number) for number in range(prod(map(len, values.values())))]
+    return Varied(values, arguments, tuple(read_captured(path, one) for one in folders))
+
+
+def folder(number: int) -> str:
+    """Where the parts of a step lie in the file."""
+    return f"{number}/" if number else ""
+
+
+def join(paths: Sequence[Path], values: Mapping[str, Sequence[int]], arguments: Sequence[str], out: str | Path) -> None:
+    """Writes the captures of all combinations as one file."""
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        said = {"values": {name: list(some) for name, some in values.items()}, "arguments": list(arguments)}
+        file.writestr(zipfile.ZipInfo(VARIED), json.dumps(said), zipfile.ZIP_DEFLATED)
+        for number, path in enumerate(paths):
+            with zipfile.ZipFile(path) as one:
+                for part in one.infolist():
+                    name = zipfile.ZipInfo(folder(number) + part.filename)
+                    file.writestr(name, one.read(part), zipfile.ZIP_DEFLATED)
