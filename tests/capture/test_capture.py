@@ -472,3 +472,49 @@ def test_files_that_are_no_captures_are_refused(tmp_path: Path, captured: Captur
     with pytest.raises(BadInput, match="is not a capture"):
         read_captured(tmp_path / "text.capture")
     assert json.loads(json.dumps(captured().to_dict()))["memory"]["fits"] is True
+
+
+def test_values_of_an_argument(tmp_path: Path) -> None:
+    """Each is captured with its place in the arguments filled, and a width changes what it changes."""
+    script = tmp_path / "train.py"
+    script.write_text(WIDTHS)
+    out = tmp_path / "step.capture"
+    said = cli_runner.run(
+        "capture", str(script), *f"-c h100-sxm:1 --vary wide=128,256,384 -o {out} -- 8".split(), "{wide}"
+    )
+    assert said.code == 0
+    found = lockstep.memory(out, at={"wide": 1024})
+    assert found.captured.program["parameters"] == 64 * 1024
+    assert found.captured.flops == 2 * 2 * 8 * 64 * 1024
+    assert found.name == "train.py 8 1024"
+    assert found.at(wide=256).captured.peak_B < found.captured.peak_B
+
+
+WIDTHS = """
+import sys, torch
+rows, wide = map(int, sys.argv[1:])
+net = torch.nn.Linear(64, wide, bias=False, device="cuda")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+while True:
+    net(torch.randn(rows, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"vary": {"wide": [2, 3]}}, "no argument of the script has {wide}"),
+        ({"vary": {"wide": [2]}}, "at least two values of wide"),
+        ({"vary": ["wide"]}, "must be NAME=VALUE"),
+    ],
+)
+def test_what_cannot_be_varied(tmp_path: Path, words: dict[str, object], why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        lockstep.capture("train.py", cluster="h100-sxm:1", out=tmp_path / "step.capture", **words)
+
+
+def test_a_file_of_one_step_has_no_other_values(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="applies to a captured step"):
+        lockstep.memory("llama3-8b", "dgx-h100:1", at={"batch": 2})

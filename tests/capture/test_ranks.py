@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import cli_runner
 import lockstep
 from lockstep.base.errors import BadInput
-from lockstep.describe.captured import Captured, read_captured
+from lockstep.describe.captured import Captured
 from lockstep.show.verbs.capture import CapturedMemory
 
 torch = pytest.importorskip("torch", minversion="2.9")
@@ -192,12 +193,34 @@ def test_tensor_parallel_blocks_sum_activations_in_their_group(captured: Run) ->
     assert list(found.groups.values()) == [[4, 5, 6, 7]]
 
 
-def test_the_example_is_captured_as_its_file_says(tmp_path: Path) -> None:
+def test_sixteen_layers_follow_from_three_and_four(tmp_path: Path) -> None:
+    """The file of the example, captured with few layers, says the step that is captured with all."""
     examples = Path(__file__).parents[2] / "examples"
     out = tmp_path / "step.capture"
-    lockstep.capture(str(examples / "pretrain.py"), cluster="dgx-h100:4", ranks=32, out=out)
-    found, kept = read_captured(out), read_captured(examples / "pretrain.capture")
-    assert (found.operations, found.lives) == (kept.operations, kept.lives)
+    found = lockstep.capture(str(examples / "pretrain.py"), cluster="dgx-h100:4", ranks=32, out=out)
+    kept = lockstep.memory(examples / "pretrain.capture", "dgx-h100:4", at={"layers": 16, "batch": 4})
+    assert isinstance(kept, CapturedMemory)
+    assert [replace(one, event=0) for one in kept.captured.operations] == [
+        replace(one, event=0) for one in found.captured.operations
+    ]
+    assert kept.captured.live_B.tolist() == found.captured.live_B.tolist()
+    assert kept.time == found.time
+    assert [kept.captured.program[name] for name in SAID] == [found.captured.program[name] for name in SAID]
+
+
+SAID = ("parameters", "trained_parameters", "values", "torch", "groups", "notes")
+
+
+def test_the_largest_that_fits_fits_and_one_more_does_not() -> None:
+    path = Path(__file__).parents[2] / "examples" / "pretrain.capture"
+    found = lockstep.memory(path, "dgx-a100-40gb:4", at={"layers": 16})
+    assert isinstance(found, CapturedMemory)
+    for name, most in found.largest.items():
+        assert most is not None
+        assert found.at(**{name: most}).fits
+        assert not found.at(**{name: most + 1}).fits
+    assert set(found.largest) == {"layers", "batch"}
+    assert lockstep.memory(path, "dgx-a100-40gb:4", at={"layers": 200}).largest["batch"] is None
 
 
 SPAWNED = """

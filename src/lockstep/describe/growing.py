@@ -144,7 +144,9 @@ def beside(short: Many, long: Many, most: int) -> tuple[Inserted, ...]:
         if not more or more[-1].place < i:
             for one in _insertions(b, i, j, len(b) - j - (len(a) - i), most):
                 heappush(left, (cost + 1, -i, i, j + one.length * one.times, (*more, one)))
-    raise Uneven("what is added repeats nothing that is there")
+    raise Uneven(
+        f"{len(long) - len(short):,} more than {len(short):,} parts repeat none of them evenly; try larger values"
+    )
 
 
 def _insertions(b: Sequence[int], i: int, j: int, room: int, most: int) -> Iterator[Inserted]:

@@ -68,11 +68,24 @@ class Varied:
         """The step at one value of an argument."""
         if target in values:
             return steps[values.index(target)]
+        growth = Growth(values, target, counts=len({len(calls) for calls, _ in steps}) > 1)
         try:
-            return Growth(values, target, counts=len({len(calls) for calls, _ in steps}) > 1).at_target(steps)
+            return growth.at_target(steps)
         except Uneven as error:
+            why = _why(growth, [calls for calls, _ in steps]) or str(error)
             given = ", ".join(map(str, values))
-            raise BadInput(f"the step with {name}={target} is not known from {given}: {error}", "--at") from None
+            raise BadInput(f"the step with {name}={target} does not follow from {given}: {why}", "--at") from None
+
+
+def _why(growth: Growth, steps: Sequence[Many]) -> str:
+    """Which call does not grow by a rule, where there are equally many."""
+    for calls in () if growth.counts else zip(*steps, strict=True):
+        try:
+            growth.at_target(calls)
+        except Uneven as error:
+            (name, phase, _), *_ = calls[0]
+            return f"{name.removeprefix('aten.')} ({phase}) has {error}"
+    return ""
 
 
 def filled(arguments: Sequence[str], values: Mapping[str, int]) -> list[str]:

@@ -69,10 +69,18 @@ def capture_varied(
         steps = _together(asked, combinations(values), paths, progress or (lambda done, total: None))
         varied = Varied(dict(values), tuple(asked.arguments), tuple(steps))
         for name, some in values.items():
-            varied.at(**{name: 2 * some[-1] - some[-2]})
+            _follows(varied, name, 2 * some[-1] - some[-2])
         joined = Path(folder) / "all"
         join(paths, values, asked.arguments, joined)
         shutil.move(joined, out)
+
+
+def _follows(varied: Varied, name: str, value: int) -> None:
+    """Raises BadInput where no other value of an argument follows from the captured ones."""
+    try:
+        varied.at(**{name: value})
+    except BadInput as error:
+        raise BadInput(error.message, "--vary") from None
 
 
 def _together(

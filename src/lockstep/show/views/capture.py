@@ -59,6 +59,7 @@ def render(found: CapturedMemory, out: Console) -> None:
             f"of eager kernels, none of them fitted to captured steps: 35 measured on one H100 are off by {WITHIN}"
         ]
     said += ["buffers are also the workspaces of cuBLAS, 5 % of slack in the allocator and 1.5 GB of context"]
+    said += _followed(found)
     if program["card"]["name"] != device.name:
         said += [f"captured for {program['card']['name']}: attention's kernel is the one that card chooses"]
     small_print(out, "Assumptions", [*said, *program["notes"]], len(said) + len(program["notes"]))
@@ -79,10 +80,20 @@ def _time(found: CapturedMemory) -> str:
     return f"{format_time(time.step_time_s)} per step: {parts}, other kernels {others}{talk}; {host}."
 
 
+def _followed(found: CapturedMemory) -> list[str]:
+    """Values that were not captured, and those from which their step follows."""
+    known = {} if found.varied is None else found.varied.values
+    return [
+        f"the step with {name}={value} follows from captures with {', '.join(map(str, known[name]))}"
+        for name, value in found.chosen.items()
+        if value not in known[name]
+    ]
+
+
 def _largest(found: CapturedMemory) -> str:
     """How far each argument that was varied may go on the device."""
-    parts = [f"{name} {'at no value' if most is None else f'up to {most:,}'}" for name, most in found.largest.items()]
-    return f"Fits, the rest as it is: {', '.join(parts) or 'what is known does not grow'}."
+    parts = [f"no {name}" if most is None else f"{name} up to {most:,}" for name, most in found.largest.items()]
+    return f"With the rest as it is, {' and '.join(parts) or 'nothing else is known to'} fit."
 
 
 def _values(found: CapturedMemory, out: Console) -> None:
@@ -127,7 +138,8 @@ COMMAND = Command(
         "lockstep capture train.py -c rtx-4090:1",
         "lockstep capture train.py -c h100-sxm:1 -o big.capture -- --batch 4 --lr 1e-4",
         "lockstep capture pretrain.py -c dgx-h100:4 --ranks 32 --plot step.png",
-        "lockstep memory step.capture -c l40s:1",
+        "lockstep capture train.py -c rtx-4090:1 --vary batch=2,3,4 -- --batch {batch}",
+        "lockstep memory step.capture -c l40s:1 --at batch=16",
     ),
     more=f"Needs torch: {escape(install_line('measure'))}. The exit code is 1 when the step does not fit.",
     render=render,
