@@ -195,10 +195,9 @@ def test_tensor_parallel_blocks_sum_activations_in_their_group(captured: Run) ->
 
 def test_sixteen_layers_follow_from_three_and_four(tmp_path: Path) -> None:
     """The file of the example, captured with few layers, says the step that is captured with all."""
-    examples = Path(__file__).parents[2] / "examples"
     out = tmp_path / "step.capture"
-    found = lockstep.capture(str(examples / "pretrain.py"), cluster="dgx-h100:4", ranks=32, out=out)
-    kept = lockstep.memory(examples / "pretrain.capture", "dgx-h100:4", at={"layers": 16, "batch": 4})
+    found = lockstep.capture(str(EXAMPLE.with_suffix(".py")), cluster="dgx-h100:4", ranks=32, out=out)
+    kept = lockstep.memory(EXAMPLE, "dgx-h100:4", at={"layers": 16, "batch": 4})
     assert isinstance(kept, CapturedMemory)
     assert [replace(one, event=0) for one in kept.captured.operations] == [
         replace(one, event=0) for one in found.captured.operations
@@ -211,16 +210,51 @@ def test_sixteen_layers_follow_from_three_and_four(tmp_path: Path) -> None:
 SAID = ("parameters", "trained_parameters", "values", "torch", "groups", "notes")
 
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "pretrain.capture"
+
+
+def test_parts_of_a_comparison_add_up_and_come_from_what_changed(tmp_path: Path) -> None:
+    found = lockstep.compare(EXAMPLE, {"batch": 3}, "dgx-h100:4")
+    times_s = [lockstep.memory(EXAMPLE, "dgx-h100:4", at={"batch": batch}).time.step_time_s for batch in (4, 3)]
+    assert [side.step_time_s for side in (found.a, found.b)] == pytest.approx(times_s)
+    assert found.a.parts_s["compute.matmul"] == pytest.approx(4 / 3 * found.b.parts_s["compute.matmul"], rel=0.05)
+    assert found.a.parts_s["optimizer"] == found.b.parts_s["optimizer"]
+    assert [one["setting"] for one in found.changed] == ["arguments", "FLOPs"]
+    copy = tmp_path / "other.capture"
+    copy.write_bytes(EXAMPLE.read_bytes())
+    assert lockstep.compare(EXAMPLE, copy, "dgx-h100:4").same
+    machines = lockstep.compare(EXAMPLE, "cluster=dgx-a100-80gb:4", "dgx-h100:4")
+    assert machines.ratio > 1.5
+    assert not machines.in_common
+    for b, why in {"tp=2": "unknown argument", "llama3-8b": "must be NAME=VALUE"}.items():
+        with pytest.raises(BadInput, match=why):
+            lockstep.compare(EXAMPLE, b)
+    with pytest.raises(BadInput, match="A is none"):
+        lockstep.compare("llama3-8b", EXAMPLE, "dgx-h100:1")
+
+
+def test_a_report_of_a_step_has_its_timeline_and_the_values_that_were_asked(tmp_path: Path) -> None:
+    out = tmp_path / "step.html"
+    said = cli_runner.run("report", str(EXAMPLE), "--at", "layers=6", "-o", str(out))
+    assert said.code == 0
+    assert "--layers 6 --batch 4" in said.out
+    page = out.read_text("utf-8")
+    assert "pretrain.py --layers 6 --batch 4" in page
+    assert "all-gather" in page
+    assert "The program asked" in page
+    with pytest.raises(BadInput, match="does not belong to a captured step"):
+        lockstep.report(EXAMPLE, tokens=1e12)
+
+
 def test_the_largest_that_fits_fits_and_one_more_does_not() -> None:
-    path = Path(__file__).parents[2] / "examples" / "pretrain.capture"
-    found = lockstep.memory(path, "dgx-a100-40gb:4", at={"layers": 16})
+    found = lockstep.memory(EXAMPLE, "dgx-a100-40gb:4", at={"layers": 16})
     assert isinstance(found, CapturedMemory)
     for name, most in found.largest.items():
         assert most is not None
         assert found.at(**{name: most}).fits
         assert not found.at(**{name: most + 1}).fits
     assert set(found.largest) == {"layers", "batch"}
-    assert lockstep.memory(path, "dgx-a100-40gb:4", at={"layers": 200}).largest["batch"] is None
+    assert lockstep.memory(EXAMPLE, "dgx-a100-40gb:4", at={"layers": 200}).largest["batch"] is None
 
 
 SPAWNED = """

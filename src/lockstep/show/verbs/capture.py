@@ -17,9 +17,10 @@ from lockstep.show.verbs.words.named import Cluster
 from lockstep.show.verbs.words.option import Argument, Option
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import read_cluster, whole
-from lockstep.show.verbs.words.varied import VARY, At, Vary, read_at, read_vary
+from lockstep.show.verbs.words.varied import VARY, At, Vary, named, read_at, read_vary
 
 if TYPE_CHECKING:
+    from lockstep.decide.planner.comparison import Comparison
     from lockstep.describe.captured import Captured
     from lockstep.describe.varied import Varied
     from lockstep.price.layout import Memory
@@ -172,8 +173,38 @@ def read_capture(
     if varied is None and asked:
         raise BadInput(f"{path} was captured without --vary", "--at")
     found = read_captured(path) if varied is None else varied.at(**asked)
-    name = f"{found.program['card']['name']}:1" if cluster is None else cluster
-    return CapturedMemory(found, read_cluster(name), str(path), varied)
+    return CapturedMemory(found, _machine(found) if cluster is None else read_cluster(cluster), str(path), varied)
+
+
+def _machine(found: "Captured") -> Cluster:
+    """The machine that a step was captured for, with nodes for all ranks; one card of its kind where it is unknown."""
+    name = found.program.get("cluster")
+    try:
+        return read_cluster(f"{name}:{-(-found.ranks // read_cluster(name).num_devices)}")
+    except BadInput:
+        return read_cluster(f"{found.program['card']['name']}:1")
+
+
+def compare_captures(
+    a: str, b: object, cluster: str | Path | Cluster | None, words: Mapping[str, object]
+) -> "Comparison":
+    """Two captured steps next to each other; `b` is a file, or the cluster and values of arguments that differ in A."""
+    from lockstep.decide.planner.captured_side import captured_side
+    from lockstep.decide.planner.comparison import Comparison
+
+    first = read_capture(a, cluster, words)
+    if is_capture(b):
+        second = read_capture(str(b), cluster)
+    else:
+        changes = dict(b) if isinstance(b, Mapping) else dict(named(one, "B") for one in str(b).split())
+        try:
+            second = read_capture(a, changes.pop("cluster", cluster), {}, changes)
+        except BadInput as error:
+            raise BadInput(error.message, "B") from None
+    sides = [
+        captured_side(one.captured, one.cluster, f"{one.name} on {one.cluster.device.name}") for one in (first, second)
+    ]
+    return Comparison(*sides)
 
 
 @strict

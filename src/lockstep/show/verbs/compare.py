@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 from lockstep.base.documents.files import YAML_ENDINGS
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.plain import Json
+from lockstep.show.verbs.capture import compare_captures, is_capture
 from lockstep.show.verbs.estimate import best_estimate, names_layout
 from lockstep.show.verbs.words.calling import keywords, strict, verb
 from lockstep.show.verbs.words.changes import changed_layout, is_change, read_changes
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 CASE = "case:"
 
 
-A = Argument("A", "Run: a plan file (plan -o), a case study (case:NAME or its YAML file), or a MODEL.", "models")
+A = Argument(
+    "A", "Run: a plan file (plan -o), a case study (case:NAME or its YAML file), a captured step or a MODEL.", "models"
+)
 B = Argument("B", "The run to compare with it, or changes of A as OPTION=VALUE: 'tp=8 pp=2'.", "models")
 
 
@@ -42,6 +45,10 @@ def compare(
     """
     from lockstep.decide.planner.comparison import compare as compare_estimates
 
+    if is_capture(a):
+        return compare_captures(str(a), b, cluster, words)
+    if is_capture(b):
+        raise BadInput("is a captured step, and A is none", "B")
     both: Json = {"cluster": cluster, **words}
     with _called("A"):
         run = _known(a)

@@ -16,7 +16,7 @@ from lockstep.show.verbs.words.named import Cluster, Layout, Model
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import Question, batches_of, read_layout, read_question
 from lockstep.show.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, LayoutWords
-from lockstep.show.verbs.words.varied import AT, OF_CAPTURES, At
+from lockstep.show.verbs.words.varied import AT, At, refuse_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +58,7 @@ def estimate(
 
     if is_capture(model):
         raise BadInput("is a captured step: lockstep.memory says its memory and its time", str(model))
-    if at:
-        raise BadInput(OF_CAPTURES, "--at")
+    refuse_at(at)
     asked, chosen = read_asked(model, cluster, layout, dict(words))
     return estimate_layout(asked.job, asked.cluster, chosen)
 

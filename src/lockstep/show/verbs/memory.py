@@ -18,7 +18,7 @@ from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import whole
 from lockstep.show.verbs.words.shared import CLUSTER, EPOCHS, MODEL, SAMPLES, LayoutWords
-from lockstep.show.verbs.words.varied import AT, OF_CAPTURES, At
+from lockstep.show.verbs.words.varied import AT, At, refuse_at
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.estimate import Estimate
@@ -70,8 +70,7 @@ def memory(
     """
     if is_capture(model):
         return read_capture(str(model), cluster, {**words, "layout": layout, "rank": rank}, at)
-    if at:
-        raise BadInput(OF_CAPTURES, "--at")
+    refuse_at(at)
     if model is None:
         of_one = {
             "layout": layout,

@@ -8,6 +8,7 @@ from lockstep.base.documents.files import writable
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json, plain
 from lockstep.base.types.shown import Shown
+from lockstep.show.verbs.capture import CapturedMemory, is_capture, read_capture
 from lockstep.show.verbs.cite import cite
 from lockstep.show.verbs.memory import StageMemories
 from lockstep.show.verbs.plan import plan
@@ -20,6 +21,7 @@ from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.pins import CHOSEN
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, LayoutWords
+from lockstep.show.verbs.words.varied import AT, At, refuse_at
 
 if TYPE_CHECKING:
     from lockstep.check.validation.nearest import Near
@@ -68,9 +70,10 @@ def report(
     tokens: Annotated[Quantity | None, Option("T", "Training tokens, e.g. 15T: adds days and cost.")] = None,
     objective: Annotated[str, OBJECTIVE] = "robust",
     software: Annotated[str | None, SOFTWARE] = None,
+    at: Annotated[At, AT] = (),
     **words: Unpack[LayoutWords],
-) -> RunReport:
-    """The plan of a run with everything that there is to say of it, written to `out` where it is given.
+) -> RunReport | CapturedMemory:
+    """The plan of a run, or a captured step, with all that there is to say of it, written to `out` where it is given.
 
     Raises Infeasible when nothing fits, BadInput where the file cannot be written.
     """
@@ -80,6 +83,12 @@ def report(
     path = None if out is None else writable(Path(out), "--out")
     if path is not None and path.suffix not in (".html", ".htm"):
         raise BadInput(f"{path.name!r} must end in .html", "--out")
+    if is_capture(model):
+        step = read_capture(str(model), cluster, {**words, "tokens": tokens, "for": software}, at)
+        if path is not None:
+            step.save(path)
+        return step
+    refuse_at(at)
     found = plan(model, cluster, tokens=tokens, objective=objective, software=software, **words)
     best = found.best
     stages = tuple(stage_memories(best.job, best.cluster, best.layout))

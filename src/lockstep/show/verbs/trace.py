@@ -19,7 +19,7 @@ from lockstep.show.verbs.words.option import Argument, Option
 from lockstep.show.verbs.words.quantity import Quantity, Size, Times
 from lockstep.show.verbs.words.question import whole
 from lockstep.show.verbs.words.shared import RANKS, SIZE, LinkWords
-from lockstep.show.verbs.words.varied import AT, OF_CAPTURES, At
+from lockstep.show.verbs.words.varied import AT, At, refuse_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,8 +118,7 @@ def trace(
         if form != "perfetto":
             raise BadInput("does not belong to a captured step", "--as")
         return trace_captured(read_capture(what, words.get("cluster"), words, at), out, "--out")
-    if at:
-        raise BadInput(OF_CAPTURES, "--at")
+    refuse_at(at)
     path = trace_path(out, "--out") if form == "perfetto" else _new_folder(out, "--out")
     given: Json = {name: value for name, value in words.items() if value is not None}
     known = PipelineWords if what == "pipeline" else CollectiveWords

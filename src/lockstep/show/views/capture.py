@@ -14,12 +14,13 @@ from lockstep.show.views.memory import categories, plot_rank
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.output import draw, given, picture_path, show
 from lockstep.show.views.parts.progress import progress
-from lockstep.show.views.parts.terminal import heading, indented, paragraph, small_print, table
+from lockstep.show.views.parts.terminal import heading, indented, interactive, paragraph, small_print, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
+    from lockstep.base.types.plain import Json
     from lockstep.show.verbs.capture import CapturedMemory
 
 PLACES = 12
@@ -27,18 +28,10 @@ PLACES = 12
 
 
 def render(found: CapturedMemory, out: Console) -> None:
-    """Prints whether the step fits, what fills the memory, and what the program was told."""
+    """Prints whether the step fits, what fills the memory, and what the program was told; on a page its timeline."""
     memory, step, device = found.memory, found.captured, found.cluster.device
     program = step.program
-    of = f", rank {program['rank']} of {step.ranks:,}" if step.ranks > 1 else ""
-    out.print(Text(f"{found.name} on one {device.name}{of}", style="bold green" if found.fits else "bold red"))
-    total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
-    risk = format_risk(float(memory.out_of_memory_frac))
-    say = "It fits" if found.fits else "It does not fit"
-    paragraph(out, f"{say}: {total} of {capacity}; risk of running out of memory {risk}.")
-    paragraph(out, _time(found))
-    if found.varied is not None:
-        paragraph(out, _largest(found))
+    verdict(found, out)
     rate = "" if found.time is None else f", {format_flops(step.flops / found.time.step_time_s)}"
     calls = ", ".join(f"{number:,} {phase}" for phase, number in step.by_phase.items())
     paragraph(
@@ -46,6 +39,8 @@ def render(found: CapturedMemory, out: Console) -> None:
         f"{format_count(program['parameters'])} parameters, {format_count(program['trained_parameters'])} of them "
         f"trained; {format_count(step.flops)} FLOPs a step in products and attention{rate}; calls: {calls}.",
     )
+    if found.time is not None:
+        interactive(out, "timeline", partial(_timeline, found))
     fullest = step.peak_operation
     moment = f"{fullest.name.removeprefix('aten.')} ({fullest.phase})"
     heading(out, "What fills the memory", f"at its fullest moment, {moment}")
@@ -63,6 +58,30 @@ def render(found: CapturedMemory, out: Console) -> None:
     if program["card"]["name"] != device.name:
         said += [f"captured for {program['card']['name']}: attention's kernel is the one that card chooses"]
     small_print(out, "Assumptions", [*said, *program["notes"]], len(said) + len(program["notes"]))
+
+
+def verdict(found: CapturedMemory, out: Console) -> None:
+    """Prints whether the step fits, and how long it takes."""
+    memory, step, device = found.memory, found.captured, found.cluster.device
+    program = step.program
+    of = f", rank {program['rank']} of {step.ranks:,}" if step.ranks > 1 else ""
+    out.print(Text(f"{found.name} on one {device.name}{of}", style="bold green" if found.fits else "bold red"))
+    total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
+    risk = format_risk(float(memory.out_of_memory_frac))
+    say = "It fits" if found.fits else "It does not fit"
+    paragraph(out, f"{say}: {total} of {capacity}; risk of running out of memory {risk}.")
+    paragraph(out, _time(found))
+    if found.varied is not None:
+        paragraph(out, _largest(found))
+
+
+def _timeline(found: CapturedMemory) -> Json:
+    """The step, as a page draws it."""
+    from lockstep.price.step.captured import captured_timeline
+    from lockstep.show.views.page.timeline import MOST_IN_FILE, timeline_form
+
+    timeline, _ = captured_timeline(found.captured, found.cluster)
+    return timeline_form(timeline, stands_for=[1], capacity_B=found.memory.capacity_B, most=MOST_IN_FILE)
 
 
 def _time(found: CapturedMemory) -> str:

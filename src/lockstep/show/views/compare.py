@@ -28,6 +28,8 @@ ASSUMPTIONS = 4
 LEAST_FRAC = 1e-3
 """Parts that differ by less than this share of A's step are one row together."""
 MINUS, GREATER = "-", "+"
+STEPS = "steps"
+"""The unit of captured steps, whose tokens nobody counts."""
 
 
 def render(found: Comparison, out: Console) -> None:
@@ -75,7 +77,8 @@ def _interval(found: Comparison) -> str:
 
 def _per(found: Comparison) -> str:
     """What the seconds are for."""
-    return f"exposed seconds per {format_count(found.a.units)} {found.a.unit}, a step of A"
+    of = "of a step" if found.a.unit == STEPS else f"per {format_count(found.a.units)} {found.a.unit}, a step of A"
+    return f"exposed seconds {of}"
 
 
 def _setting(value: Any) -> str:
@@ -158,6 +161,8 @@ def _results(found: Comparison) -> list[list[str]]:
     if len(used) == len(sides):
         note, cells = mfu_column(used)
         rows.append([note or "MFU", *cells])
+    if unit == STEPS:
+        return rows
     dollars = ["-" if one.cost_per_token is None else f"{one.cost_per_token * 1e6:.3g}" for one in sides]
     return [*rows, [f"$/M{unit[:-1]}", *dollars]]
 
@@ -202,7 +207,7 @@ def _draw_parts(found: Comparison, axes: Axes) -> None:
 
 
 def _unit(found: Comparison) -> str:
-    return f"per {format_count(found.a.units)} {found.a.unit}"
+    return "a step" if found.a.unit == STEPS else f"per {format_count(found.a.units)} {found.a.unit}"
 
 
 def _draw_memory(found: Comparison, axes: Axes) -> None:
@@ -223,6 +228,7 @@ COMMAND = Command(
         "lockstep compare llama3-70b 'tp=8 pp=2' -c dgx-h100:8 --batch 512 --tp 4 --pp 4 --zero 1",
         "lockstep compare plan.yaml cluster=dgx-h200:8 --plot difference.png",
         "lockstep compare case:bloom-176b case:gpt3-175b-megatron --html difference.html",
+        "lockstep compare step.capture other.capture -c rtx-4090:1",
     ),
     more="A and B are plan files, case studies, models with --cluster and options of estimate, or B is a change of A. "
     "The parts of the difference add up to it.",

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.base.errors import BadInput
 from lockstep.base.units import format_frac, format_time
-from lockstep.show.views import cite, estimate, memory, plan, sensitivity
+from lockstep.show.verbs.capture import CapturedMemory
+from lockstep.show.views import capture, cite, estimate, memory, plan, sensitivity
 from lockstep.show.views.page.space import MOST_B, space_form
 from lockstep.show.views.page.timeline import MOST_IN_FILE, timeline_form
 from lockstep.show.views.parts import nearest, ranks
@@ -30,9 +31,13 @@ MOST_DRAWN = 20_000
 """Operations of a timeline of which a file has a picture too."""
 
 
-def render(found: RunReport, out: Console) -> None:
+def render(found: RunReport | CapturedMemory, out: Console) -> None:
     """Prints every part; on a page with its pictures."""
-    best, draws = found.plan.best, getattr(out, "picture", None)
+    draws = getattr(out, "picture", None)
+    if isinstance(found, CapturedMemory):
+        capture.render(found, out)
+        return draws(capture.plot_capture(found)) if draws else None
+    best = found.plan.best
     plan.render(found.plan, out)
     if draws:
         draws(plan.plot_plan(found.plan))
@@ -134,6 +139,8 @@ def ask(as_json: bool, **words: Any) -> None:
             sys.stderr.write(f"wrote {file}\n")
     if as_json:
         return print_json(answer.to_dict())
+    if isinstance(answer, CapturedMemory):
+        return capture.verdict(answer, console())
     plan.verdict(answer.plan, console())
 
 
@@ -141,6 +148,7 @@ COMMAND = Command(
     examples=(
         "lockstep report llama3-70b -c dgx-h100:64 --batch-tokens 4M --tokens 15T -o report.html",
         "lockstep report llama3-8b -c dgx-h100:2 --batch 64 --for torchtitan -o report.html",
+        "lockstep report step.capture -c dgx-h100:4 -o report.html",
     ),
     more="One file with pictures that opens offline, and reads the same without its script.",
     render=render,

@@ -8,7 +8,6 @@ from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Quantity
 
 FEWEST = 2
-OF_CAPTURES = "applies to a captured step, as in lockstep memory step.capture --at batch=16"
 VARY = Option(
     "NAME=A,B,C",
     "Captures the program with each of these values in place of {NAME} in its arguments, so that its step is known "
@@ -28,7 +27,7 @@ At = Mapping[str, Quantity] | Sequence[str]
 def read_vary(given: Vary) -> dict[str, tuple[int, ...]]:
     """Values by name, in increasing order. Raises BadInput for a name with fewer than two."""
     found = {}
-    for name, values in given.items() if isinstance(given, Mapping) else [_named(one, "--vary") for one in given]:
+    for name, values in given.items() if isinstance(given, Mapping) else [named(one, "--vary") for one in given]:
         each = values.split(",") if isinstance(values, str) else values
         found[name] = tuple(sorted({parse_integer(one, "--vary") for one in each}))
         if len(found[name]) < FEWEST:
@@ -38,11 +37,18 @@ def read_vary(given: Vary) -> dict[str, tuple[int, ...]]:
 
 def read_at(given: At) -> dict[str, int]:
     """A value by name."""
-    pairs = given.items() if isinstance(given, Mapping) else [_named(one, "--at") for one in given]
+    pairs = given.items() if isinstance(given, Mapping) else [named(one, "--at") for one in given]
     return {name: parse_integer(value, "--at") for name, value in pairs}
 
 
-def _named(one: str, where: str) -> tuple[str, str]:
+def refuse_at(given: At) -> None:
+    """Raises BadInput where values are given and there is no captured step."""
+    if given:
+        raise BadInput("applies to a captured step, as in lockstep memory step.capture --at batch=16", "--at")
+
+
+def named(one: str, where: str) -> tuple[str, str]:
+    """A name and its value. Raises BadInput."""
     name, equals, value = one.partition("=")
     if not (name.isidentifier() and equals and value):
         raise BadInput(f"must be NAME=VALUE, such as batch=4, got {one!r}", where)

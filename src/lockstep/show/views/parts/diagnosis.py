@@ -30,6 +30,7 @@ WORDS = {
     "compute.attention": "attention",
     "compute.stream": "norms, elementwise",
     "optimizer": "optimizer",
+    "recompute": "recomputation",
     "copies": "copies",
     "idle.host": "host too late",
     "idle.sync": "host waits for the device",
