@@ -228,7 +228,7 @@ COMMAND = Command(
         "lockstep compare llama3-70b 'tp=8 pp=2' -c dgx-h100:8 --batch 512 --tp 4 --pp 4 --zero 1",
         "lockstep compare plan.yaml cluster=dgx-h200:8 --plot difference.png",
         "lockstep compare case:bloom-176b case:gpt3-175b-megatron --html difference.html",
-        "lockstep compare step.capture other.capture -c rtx-4090:1",
+        "lockstep compare step.capture other.capture",
     ),
     more="A and B are plan files, case studies, models with --cluster and options of estimate, or B is a change of A. "
     "The parts of the difference add up to it.",

@@ -201,7 +201,7 @@ COMMAND = Command(
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --pp 4 --plot step.png --trace step.json.gz",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 64 --tp 8 --trace step.json.gz --expand messages",
         "lockstep estimate gpt2-medium -c dgx-h100 --batch 32 --trace ranks --as kineto",
-        "lockstep estimate step.capture -c dgx-h100 --trace step.json.gz",
+        "lockstep estimate step.capture -c dgx-h100:4 --trace step.json.gz",
     ),
     more="The exit code is 1 when it does not fit in memory.",
     render=render,
