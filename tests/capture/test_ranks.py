@@ -233,6 +233,19 @@ def test_parts_of_a_comparison_add_up_and_come_from_what_changed(tmp_path: Path)
         lockstep.compare("llama3-8b", EXAMPLE, "dgx-h100:1")
 
 
+def test_a_run_is_its_steps_and_costs_all_ranks() -> None:
+    found = lockstep.memory(EXAMPLE, "dgx-h100:4", steps="10k")
+    price = found.cluster.device.price_per_hour_usd
+    assert found.run == {
+        "steps": 10_000,
+        "time_s": pytest.approx(10_000 * found.time.step_time_s),
+        "cost_usd": pytest.approx(10_000 * found.time.step_time_s / 3600 * 32 * price),
+    }
+    assert lockstep.memory(EXAMPLE).run is None
+    with pytest.raises(BadInput, match="applies to a captured step"):
+        lockstep.memory("llama3-8b", "dgx-h100:1", steps=10)
+
+
 def test_a_report_of_a_step_has_its_timeline_and_the_values_that_were_asked(tmp_path: Path) -> None:
     out = tmp_path / "step.html"
     said = cli_runner.run("report", str(EXAMPLE), "--at", "layers=6", "-o", str(out))

@@ -1,8 +1,9 @@
 """`Captured`: a training step as a program does it, read from the file that `lockstep capture` wrote.
 
 A zip of `program.json` (what ran, on which card, what it asked), `operations.csv` (name, phase, shapes of what is read
-and given, FLOPs, in order) and `tensors.csv` (bytes; the operations between which a tensor lives; what it is). The peak
-is the largest sum of bytes that live at once, each tensor in whole blocks of the allocator.
+and given, FLOPs, in order) and `tensors.csv` (bytes; how many operations after the tensor before it a tensor is made,
+and how many it lives; what it is). The peak is the largest sum of bytes that live at once, each tensor in whole blocks
+of the allocator.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ from __future__ import annotations
 import csv
 import io
 import json
+import lzma
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 
-SCHEMA = 2
+SCHEMA = 3
+PACKED = zipfile.ZIP_LZMA
+"""Layers that repeat are further apart than the window of deflate: this takes a tenth of its bytes."""
 SIZES = {
     "float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2,
 }  # fmt: skip
@@ -49,7 +52,6 @@ BLOCK_B = 512
 """To whose multiple the allocator of a GPU rounds a tensor up."""
 MOST_B = 1 << 30
 """Bytes of a part of the file, unpacked."""
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +188,9 @@ def read_captured(path: str | Path, folder: str = "") -> Captured:
             if not isinstance(program, dict) or program.get("schema") != SCHEMA:
                 raise BadInput(f"is a capture of another schema than {SCHEMA}; capture the program again", str(path))
             _check(program)
-            operations = _rows(_part(file, folder + OPERATIONS), _operation)
-            lives = _rows(_part(file, folder + TENSORS), _life)
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+            operations = tuple(map(_operation, _rows(_part(file, folder + OPERATIONS))))
+            lives = _lives(_part(file, folder + TENSORS), len(operations))
+    except (OSError, EOFError, zipfile.BadZipFile, lzma.LZMAError, KeyError, ValueError) as error:
         raise BadInput(f"is not a capture of a training step: {error}", str(path)) from None
     unknown = {one.group for one in operations} - {""} - {one["name"] for one in program["groups"]}
     if unknown:
@@ -215,8 +217,8 @@ def _part(file: zipfile.ZipFile, name: str) -> str:
     return file.read(name).decode()
 
 
-def _rows(text: str, make: Callable[[dict[str, str]], Row]) -> tuple[Row, ...]:
-    return tuple(make(row) for row in csv.DictReader(io.StringIO(text, newline="")))
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    return csv.DictReader(io.StringIO(text, newline=""))
 
 
 def _operation(row: dict[str, str]) -> Operation:
@@ -224,7 +226,14 @@ def _operation(row: dict[str, str]) -> Operation:
     return Operation(row["name"], row["phase"], row["shapes"], reads, flops, bool(causal), stream, event, row["group"])
 
 
-def _life(row: dict[str, str]) -> Life:
-    if row["category"] not in CATEGORIES:
-        raise ValueError(f"unknown category {row['category']!r}")
-    return Life(int(row["size_B"]), int(row["born"]), int(row["died"]) if row["died"] else None, row["category"])
+def _lives(text: str, operations: int) -> tuple[Life, ...]:
+    found, born = list[Life](), 0
+    for row in _rows(text):
+        if row["category"] not in CATEGORIES:
+            raise ValueError(f"unknown category {row['category']!r}")
+        born += int(row["later"])
+        died = born + int(row["lasts"]) if row["lasts"] else None
+        if not 0 <= born <= (born if died is None else died) <= operations:
+            raise ValueError("a tensor lives longer than the step")
+        found.append(Life(int(row["size_B"]), born, died, row["category"]))
+    return tuple(found)

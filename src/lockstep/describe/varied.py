@@ -19,7 +19,7 @@ from typing import Any
 
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.plain import Json
-from lockstep.describe.captured import RECORD, Captured, Life, Operation, read_captured
+from lockstep.describe.captured import PACKED, RECORD, Captured, Life, Operation, read_captured
 from lockstep.describe.growing import Growth, Many, Uneven
 
 VARIED = "varied.json"
@@ -57,6 +57,11 @@ class Varied:
         calls, said = steps[0]
         program = self.members[-1].program | _program(said)
         return Captured(program | {"arguments": filled(self.arguments, chosen), "varied": chosen}, *_operations(calls))
+
+    def lengthens(self, name: str) -> bool:
+        """Whether a larger value of an argument adds calls, as that of depth does."""
+        inner = prod(len(some) for some in list(self.values.values())[list(self.values).index(name) + 1 :])
+        return len({len(one.operations) for one in self.members[::inner][: len(self.values[name])]}) > 1
 
     @cached_property
     def _written(self) -> list[Any]:
@@ -181,11 +186,11 @@ def folder(number: int) -> str:
 
 def join(paths: Sequence[Path], values: Mapping[str, Sequence[int]], arguments: Sequence[str], out: str | Path) -> None:
     """Writes the captures of all combinations as one file."""
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(out, "w") as file:
         said = {"values": {name: list(some) for name, some in values.items()}, "arguments": list(arguments)}
-        file.writestr(zipfile.ZipInfo(VARIED), json.dumps(said), zipfile.ZIP_DEFLATED)
+        file.writestr(zipfile.ZipInfo(VARIED), json.dumps(said), PACKED)
         for number, path in enumerate(paths):
             with zipfile.ZipFile(path) as one:
                 for part in one.infolist():
                     name = zipfile.ZipInfo(folder(number) + part.filename)
-                    file.writestr(name, one.read(part), zipfile.ZIP_DEFLATED)
+                    file.writestr(name, one.read(part), PACKED)

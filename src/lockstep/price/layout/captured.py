@@ -23,8 +23,6 @@ HOPPER = (9, 0)
 WORKSPACE_B, WIDE_WORKSPACE_B = 8_519_680, 32 << 20
 """Of one thread: before Hopper, and from it on."""
 THREADS = 2
-MOST_STEPS = 1 << 20
-"""Above the smallest value of an argument, how far the largest that fits is looked for."""
 
 
 def captured_memory(captured: Captured, cluster: Cluster) -> Memory:
@@ -44,10 +42,11 @@ def captured_memory(captured: Captured, cluster: Cluster) -> Memory:
     )
 
 
-def largest_that_fits(values: Sequence[int], memory: Callable[[int], Memory]) -> int | None:
+def largest_that_fits(values: Sequence[int], memory: Callable[[int], Memory], most_steps: int) -> int | None:
     """The largest value of an argument whose memory fits, of those that are a step of `values` apart.
 
-    None where the smallest does not. Memory grows with the value, nearly evenly. Raises what `memory` raises.
+    None where the smallest does not. Memory grows with the value, nearly evenly. Raises what `memory` raises, and
+    BadInput where memory does not grow, or all of the first `most_steps` fit.
     """
     step = _step(values, memory)
 
@@ -58,13 +57,15 @@ def largest_that_fits(values: Sequence[int], memory: Callable[[int], Memory]) ->
 
     if room_B(0) < 0:
         return None
-    low, high, far = 0, MOST_STEPS, 1
     per_step_B = room_B(0) - room_B(1)
-    guess = 1 if per_step_B <= 0 else int(room_B(0) / per_step_B)
+    guess = int(room_B(0) / per_step_B) if per_step_B > 0 else most_steps
+    if guess >= most_steps:
+        raise BadInput("memory hardly grows with it")
+    low, high, far = 0, most_steps, 1
     while high - low > 1:
         guess = min(max(guess, low + 1), high - 1)
         low, high = (guess, high) if room_B(guess) >= 0 else (low, guess)
-        guess = low + far if high == MOST_STEPS else high - far if low == 0 else (low + high) // 2
+        guess = low + far if high == most_steps else high - far if low == 0 else (low + high) // 2
         far *= 2
     return values[0] + low * step
 

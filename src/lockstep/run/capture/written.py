@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from lockstep.describe.captured import OPERATIONS, PROGRAM, SCHEMA, TENSORS
+from lockstep.describe.captured import OPERATIONS, PACKED, PROGRAM, SCHEMA, TENSORS
 from lockstep.run.capture.groups import CapturedGroup
-from lockstep.run.capture.record import Operation, Record
+from lockstep.run.capture.record import Life, Operation, Record
 from lockstep.run.capture.values import Values
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -46,21 +46,17 @@ def write(
         "groups": [{"name": name, "ranks": CapturedGroup.ranks[name]} for name in groups],
     }
     lives = [one for one in record.lives if one.died is None or one.died > start]
-    tensors = (
-        (one.size_B, max(0, one.born - start), "" if one.died is None else one.died - start, one.category)
-        for one in lives
-    )
     parts = {
         PROGRAM: json.dumps(program, indent=1),
         OPERATIONS: _table(OPERATION, map(_row, operations)),
-        TENSORS: _table(("size_B", "born", "died", "category"), tensors),
+        TENSORS: _table(("size_B", "later", "lasts", "category"), _tensors(lives, start)),
     }
     path = Path(question["out"])
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
+        with zipfile.ZipFile(part, "w") as file:
             for name, text in parts.items():
-                file.writestr(zipfile.ZipInfo(name, EPOCH), text, zipfile.ZIP_DEFLATED)
+                file.writestr(zipfile.ZipInfo(name, EPOCH), text, PACKED)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -72,6 +68,15 @@ OPERATION = ("name", "phase", "shapes", "reads", "flops", "causal", "stream", "e
 def _row(one: Operation) -> tuple[str, str, str, int, int, int, int, int, str]:
     shapes = ";".join("x".join(map(str, shape)) + f":{dtype}" for shape, dtype in one.shapes)
     return one.name, one.phase, shapes, one.reads, one.flops, int(one.causal), one.stream, one.event, one.group
+
+
+def _tensors(lives: Iterable[Life], start: int) -> Iterable[tuple[int, int, int | str, str]]:
+    """Calls since the birth before and calls that a tensor lives: the same in every layer, so that they pack well."""
+    last = 0
+    for one in lives:
+        born = max(0, one.born - start)
+        yield one.size_B, born - last, "" if one.died is None else one.died - start - born, one.category
+        last = born
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

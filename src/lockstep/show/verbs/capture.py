@@ -17,7 +17,7 @@ from lockstep.show.verbs.words.named import Cluster
 from lockstep.show.verbs.words.option import Argument, Option
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import read_cluster, whole
-from lockstep.show.verbs.words.varied import VARY, At, Vary, named, read_at, read_vary
+from lockstep.show.verbs.words.varied import STEPS, VARY, At, Vary, named, read_at, read_vary
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.comparison import Comparison
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".capture"
 FILE = f"step{SUFFIX}"
+MOST_STEPS, MOST_CALLS = 1 << 20, 1_000_000
 PROGRAM = Argument(
     "SCRIPT ARGUMENTS",
     "A training script and its arguments, after -- where they begin with a hyphen: train.py -- --lr 1e-4.",
@@ -56,6 +57,8 @@ class CapturedMemory(Shown):
     path: str
     varied: "Varied | None" = None
     """The steps with other values of its arguments, of which this is one."""
+    steps: int | None = None
+    """Of the run, where that is asked about."""
 
     def at(self, **values: Quantity) -> "CapturedMemory":
         """The step with other values of the arguments that were varied.
@@ -82,8 +85,25 @@ class CapturedMemory(Shown):
         found = {}
         for name, values in {} if self.varied is None else self.varied.values.items():
             with suppress(BadInput):
-                found[name] = largest_that_fits(values, partial(self._memory_at, name))
+                found[name] = largest_that_fits(values, partial(self._memory_at, name), self._most_steps(name))
         return found
+
+    @property
+    def run(self) -> Json | None:
+        """Seconds and dollars of all steps on all ranks; None where no number is given or a step has no time."""
+        from lockstep.decide.planner.estimate import SECONDS_PER_HOUR, hourly_price_usd
+
+        if self.steps is None or self.time is None:
+            return None
+        seconds, price = self.steps * self.time.step_time_s, hourly_price_usd(self.cluster)
+        cost = None if price is None else price * self.captured.ranks * seconds / SECONDS_PER_HOUR
+        return {"steps": self.steps, "time_s": seconds, "cost_usd": cost}
+
+    def _most_steps(self, name: str) -> int:
+        """How far the largest value is looked for: where each adds calls, that takes time."""
+        return (
+            MOST_CALLS // len(self.captured.operations) if self.varied and self.varied.lengthens(name) else MOST_STEPS
+        )
 
     def _memory_at(self, name: str, value: int) -> "Memory":
         return self.at(**{name: value}).memory
@@ -140,6 +160,7 @@ class CapturedMemory(Shown):
             "program": found.program,
             "largest_that_fit": self.largest,
             "time": None if self.time is None else self.time.to_dict(),
+            "run": self.run,
             "memory": self.memory.to_dict(),
             "tensors_B": found.peak_B,
             "peak": {"phase": found.peak_operation.phase, "operation": found.peak_operation.name},
@@ -158,6 +179,7 @@ def read_capture(
     cluster: str | Path | Cluster | None,
     words: Mapping[str, object] = MappingProxyType({}),
     at: At = (),
+    steps: Quantity | None = None,
 ) -> CapturedMemory:
     """The step in a file, `at` values of its arguments, on a device of `cluster` or of the machine it was captured for.
 
@@ -173,7 +195,8 @@ def read_capture(
     if varied is None and asked:
         raise BadInput(f"{path} was captured without --vary", "--at")
     found = read_captured(path) if varied is None else varied.at(**asked)
-    return CapturedMemory(found, _machine(found) if cluster is None else read_cluster(cluster), str(path), varied)
+    machine = _machine(found) if cluster is None else read_cluster(cluster)
+    return CapturedMemory(found, machine, str(path), varied, None if steps is None else whole(steps, "--steps"))
 
 
 def _machine(found: "Captured") -> Cluster:
@@ -216,6 +239,7 @@ def capture(
     ranks: Annotated[Quantity | None, RANKS] = None,
     rank: Annotated[Quantity, RANK] = 0,
     vary: Annotated[Vary, VARY] = (),
+    steps: Annotated[Quantity | None, STEPS] = None,
     progress: Progress | None = None,
 ) -> CapturedMemory:
     """Runs a training script without a GPU until a step is known, and writes what it would have done on the card.
@@ -236,7 +260,7 @@ def capture(
         raise BadInput(f"must be less than the number of ranks, {number or 1}, got {which}", "--rank")
     asked = Asked(script, arguments, machine, _answers(answer), number, which)
     capture_varied(asked, read_vary(vary), out, progress)
-    return read_capture(out, machine)
+    return read_capture(out, machine, steps=steps)
 
 
 def _answers(given: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:

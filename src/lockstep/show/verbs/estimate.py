@@ -16,7 +16,7 @@ from lockstep.show.verbs.words.named import Cluster, Layout, Model
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import Question, batches_of, read_layout, read_question
 from lockstep.show.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, LayoutWords
-from lockstep.show.verbs.words.varied import AT, At, refuse_at
+from lockstep.show.verbs.words.varied import AT, STEPS, At, refuse_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,6 +48,7 @@ def estimate(
     layout: Layout | None = None,
     *,
     at: Annotated[At, AT] = (),
+    steps: Annotated[Quantity | None, STEPS] = None,
     **words: Unpack[LayoutWords],
 ) -> "Estimate":
     """Step time, memory and their parts for one layout; without one, for the plan's best.
@@ -58,7 +59,7 @@ def estimate(
 
     if is_capture(model):
         raise BadInput("is a captured step: lockstep.memory says its memory and its time", str(model))
-    refuse_at(at)
+    refuse_at(at, steps)
     asked, chosen = read_asked(model, cluster, layout, dict(words))
     return estimate_layout(asked.job, asked.cluster, chosen)
 

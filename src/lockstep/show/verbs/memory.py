@@ -18,7 +18,7 @@ from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import whole
 from lockstep.show.verbs.words.shared import CLUSTER, EPOCHS, MODEL, SAMPLES, LayoutWords
-from lockstep.show.verbs.words.varied import AT, At, refuse_at
+from lockstep.show.verbs.words.varied import AT, STEPS, At, refuse_at
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.estimate import Estimate
@@ -62,6 +62,7 @@ def memory(
     samples: Annotated[Quantity | None, SAMPLES] = None,
     epochs: Annotated[Quantity | None, EPOCHS] = None,
     at: Annotated[At, AT] = (),
+    steps: Annotated[Quantity | None, STEPS] = None,
     **words: Unpack[LayoutWords],
 ) -> "StageMemories | Trainable | CapturedMemory":
     """Bytes on one rank of every pipeline stage, by category; with `rank` also where that one is in the layout.
@@ -69,8 +70,8 @@ def memory(
     Without a model, the largest of every family that the machine trains, by each method.
     """
     if is_capture(model):
-        return read_capture(str(model), cluster, {**words, "layout": layout, "rank": rank}, at)
-    refuse_at(at)
+        return read_capture(str(model), cluster, {**words, "layout": layout, "rank": rank}, at, steps)
+    refuse_at(at, steps)
     if model is None:
         of_one = {
             "layout": layout,

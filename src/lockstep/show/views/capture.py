@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from lockstep.base.errors import install_line
-from lockstep.base.units import format_count, format_flops, format_risk, format_size, format_time
+from lockstep.base.units import format_count, format_flops, format_money, format_risk, format_size, format_time
 from lockstep.show.views.memory import categories, plot_rank
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.output import draw, given, picture_path, show
@@ -71,7 +71,11 @@ def verdict(found: CapturedMemory, out: Console) -> None:
     say = "It fits" if found.fits else "It does not fit"
     paragraph(out, f"{say}: {total} of {capacity}; risk of running out of memory {risk}.")
     paragraph(out, _time(found))
-    if found.varied is not None:
+    if found.run is not None:
+        cost = "" if found.run["cost_usd"] is None else f", {format_money(found.run['cost_usd'])}"
+        steps = f"{found.run['steps']:,} steps take {format_time(found.run['time_s'])}"
+        paragraph(out, f"{steps} without interruptions{cost}.")
+    if found.largest:
         paragraph(out, _largest(found))
 
 
@@ -112,7 +116,7 @@ def _followed(found: CapturedMemory) -> list[str]:
 def _largest(found: CapturedMemory) -> str:
     """How far each argument that was varied may go on the device."""
     parts = [f"no {name}" if most is None else f"{name} up to {most:,}" for name, most in found.largest.items()]
-    return f"With the rest as it is, {' and '.join(parts) or 'nothing else is known to'} fit."
+    return f"With the rest as it is, {' and '.join(parts)} fit."
 
 
 def _values(found: CapturedMemory, out: Console) -> None:

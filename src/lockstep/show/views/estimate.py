@@ -185,7 +185,7 @@ def _captured(as_json: bool, plot: str | None, trace: str | None, words: dict[st
     from lockstep.show.views.capture import plot_capture
     from lockstep.show.views.capture import render as render_capture
 
-    found = read_capture(words.pop("model"), words.get("cluster"), words, words.pop("at") or ())
+    found = read_capture(words.pop("model"), words.get("cluster"), words, words.pop("at") or (), words.pop("steps"))
     draw(plot, partial(plot_capture, found))
     if trace is not None:
         trace_captured(found, trace, "--trace")

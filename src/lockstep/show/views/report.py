@@ -36,7 +36,9 @@ def render(found: RunReport | CapturedMemory, out: Console) -> None:
     draws = getattr(out, "picture", None)
     if isinstance(found, CapturedMemory):
         capture.render(found, out)
-        return draws(capture.plot_capture(found)) if draws else None
+        if draws:
+            draws(capture.plot_capture(found))
+        return
     best = found.plan.best
     plan.render(found.plan, out)
     if draws:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from lockstep.run.capture.libraries import compiling, data_parallel, deepspeed, distributed, safetensors, transformers
+from lockstep.run.capture.libraries import (
+    compiling,
+    data_parallel,
+    deepspeed,
+    distributed,
+    pretrained,
+    safetensors,
+    transformers,
+)
 
-EVERY = (compiling, distributed, data_parallel, deepspeed, safetensors, transformers)
+EVERY = (compiling, distributed, data_parallel, deepspeed, safetensors, transformers, pretrained)
 
 
 def prepare() -> list[str]:

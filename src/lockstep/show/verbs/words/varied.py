@@ -20,6 +20,7 @@ AT = Option(
     repeated=True,
     default="the largest that was captured",
 )
+STEPS = Option("N", "Steps of the run, for its hours and its cost.")
 Vary = Mapping[str, Sequence[int]] | Sequence[str]
 At = Mapping[str, Quantity] | Sequence[str]
 
@@ -41,10 +42,12 @@ def read_at(given: At) -> dict[str, int]:
     return {name: parse_integer(value, "--at") for name, value in pairs}
 
 
-def refuse_at(given: At) -> None:
-    """Raises BadInput where values are given and there is no captured step."""
-    if given:
+def refuse_at(at: At, steps: Quantity | None = None) -> None:
+    """Raises BadInput where words of a captured step are given and there is none."""
+    if at:
         raise BadInput("applies to a captured step, as in lockstep memory step.capture --at batch=16", "--at")
+    if steps is not None:
+        raise BadInput("applies to a captured step, as in lockstep memory step.capture --steps 10k", "--steps")
 
 
 def named(one: str, where: str) -> tuple[str, str]:
