@@ -329,7 +329,7 @@ def test_buckets_are_those_of_the_reducer() -> None:
 
 def test_time_needs_a_cluster_for_all_ranks_and_the_trace_is_of_its_streams(captured: Run, tmp_path: Path) -> None:
     path = captured.path(SHARDED)
-    alone = lockstep.memory(path)
+    alone = lockstep.memory(path, "h100-sxm:1")
     with pytest.raises(BadInput, match="--tp: does not belong to a captured step"):
         lockstep.memory(path, tp=2)
     said = [cli_runner.run(verb, path, "-c", "dgx-h100:1", "--json").json() for verb in ("memory", "estimate")]
