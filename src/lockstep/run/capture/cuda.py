@@ -66,6 +66,8 @@ def answer(card: Card, allocated: Callable[[], int], peak: Callable[[], int]) ->
     drawn: Any = SimpleNamespace(set_state=lambda state: None, get_state=cuda.get_rng_state, initial_seed=lambda: 0)
     cuda.default_generators = (drawn,) * int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     torch.version.cuda = "13.0"
+    torch.cuda.nccl.version = lambda: (2, 28, 0)
+    torch.distributed.is_nccl_available = lambda: True
     _accelerator()
 
 

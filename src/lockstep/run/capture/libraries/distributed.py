@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed import device_mesh, distributed_c10d
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
-from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.distributed.tensor import DTensor, _dispatch, _op_schema
 
 from lockstep.run.capture.cuda import index
 from lockstep.run.capture.groups import CapturedGroup
+from lockstep.run.capture.real import really
 
 BACKEND = "captured"
 
@@ -36,6 +35,8 @@ def prepare(notes: list[str]) -> None:
     _replace("init_device_mesh", really(device_mesh.init_device_mesh))
     torch.multiprocessing.spawn = _spawned  # type: ignore[assignment]
     _objects()
+    vars(_op_schema)["_rebuild_tensor_from_dtensor_meta"] = _shape_of
+    vars(_dispatch)["run_dtensor_rng_op"] = lambda begin, end, draw, *args, **words: draw(*args, **words)
     for kind, part in ((DTensor, "_local_tensor"), (AsyncCollectiveTensor, "elem")):
         kind.device = property(_device_of(part))  # type: ignore[assignment]
     for name in ("__init__", "__getitem__", "_flatten", "_unflatten"):
@@ -45,6 +46,12 @@ def prepare(notes: list[str]) -> None:
 
 def _made(store: Any, rank: int, ranks: int, timeout: Any) -> CapturedGroup:
     return CapturedGroup(rank, ranks)
+
+
+def _shape_of(spec: Any) -> torch.Tensor:
+    """A tensor of many ranks where only its shape is asked for: on no device, as some rules draw numbers there."""
+    known = spec.tensor_meta
+    return torch.empty_strided(known.shape, known.stride, dtype=known.dtype, device="meta")
 
 
 def _device_of(part: str) -> Callable[[Any], Any]:
@@ -58,16 +65,6 @@ def _replace(name: str, made: Any) -> None:
     for module in list(sys.modules.values()):
         if vars(module).get(name) is old:
             setattr(module, name, made)
-
-
-def really(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that runs on the processor as it is, with values."""
-
-    def run(*args: Any, **words: Any) -> Any:
-        with _disable_current_modes(), unset_fake_temporarily():
-            return function(*args, **words)
-
-    return run
 
 
 def _begun(old: Callable[..., Any]) -> Callable[..., Any]:
