@@ -21,7 +21,7 @@ SILENT = """init _lazy_init _lazy_call empty_cache set_device manual_seed manual
     reset_peak_memory_stats reset_max_memory_allocated set_rng_state set_rng_state_all set_sync_debug_mode
     set_per_process_memory_fraction"""
 """What `torch.cuda` does without an answer."""
-
+GRAPHS = ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables")
 
 ORDER = ("current_stream", "default_stream", "set_stream", "stream", "synchronize")
 """What it does with streams."""
@@ -68,7 +68,20 @@ def answer(card: Card, allocated: Callable[[], int], peak: Callable[[], int]) ->
     torch.version.cuda = "13.0"
     torch.cuda.nccl.version = lambda: (2, 28, 0)
     torch.distributed.is_nccl_available = lambda: True
+    for name in GRAPHS:
+        setattr(cuda, name, Graph)
     _accelerator()
+
+
+class Replayed(Exception):
+    """Kernels run without calls of the program."""
+
+
+class Graph:
+    """Stands for all that makes one, also where a program names its type."""
+
+    def __init__(self, *args: Any, **words: Any) -> None:
+        raise Replayed("CUDA graphs run kernels again without calls that can be seen: run the program without them")
 
 
 def _captures() -> bool:

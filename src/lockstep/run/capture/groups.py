@@ -100,7 +100,7 @@ class CapturedGroup(dist.ProcessGroup):
 
     def __init__(self, rank: int, ranks: int) -> None:
         super().__init__(rank, ranks)  # type: ignore[call-arg]
-        self._rank, self._ranks = rank, ranks
+        self._rank, self._ranks, self.asked = rank, ranks, "nccl"
         self.stream, self.name = Stream(), ""
 
     def rank(self) -> int:

@@ -32,6 +32,7 @@ def prepare(notes: list[str]) -> None:
     dist.Backend.register_backend(BACKEND, _made, devices=["cpu", "cuda"])
     _replace("init_process_group", _begun(distributed_c10d.init_process_group))
     _replace("new_group", _on_our_backend(distributed_c10d.new_group))
+    _replace("get_backend", _backend)
     _replace("init_device_mesh", really(device_mesh.init_device_mesh))
     torch.multiprocessing.spawn = _spawned  # type: ignore[assignment]
     _objects()
@@ -73,8 +74,19 @@ def _begun(old: Callable[..., Any]) -> Callable[..., Any]:
         if rank is None or ranks is None:
             raise RanksNotSaid("the program trains on several ranks: say of how many it is one, as in --ranks 8")
         old(BACKEND, store=dist.HashStore(), rank=int(rank), world_size=int(ranks))
+        _default().asked = (*args, words.get("backend"))[0] or _default().asked
 
     return begin
+
+
+def _default() -> CapturedGroup:
+    found: Any = distributed_c10d._get_default_group()
+    return found  # type: ignore[no-any-return]
+
+
+def _backend(group: Any = None) -> dist.Backend:
+    """The backend that a program asked for: its own code, and PyTorch's, sends what that one is able to."""
+    return dist.Backend(getattr(group or _default(), "asked", "nccl"))
 
 
 def _spawned(function: Callable[..., Any], args: tuple[Any, ...] = (), *others: Any, **words: Any) -> None:
@@ -85,7 +97,10 @@ def _spawned(function: Callable[..., Any], args: tuple[Any, ...] = (), *others: 
 def _on_our_backend(old: Callable[..., Any]) -> Callable[..., Any]:
     def new(ranks: Any = None, timeout: Any = None, *args: Any, **words: Any) -> Any:
         kept = {name: words[name] for name in ("use_local_synchronization", "group_desc") if name in words}
-        return old(ranks, timeout, BACKEND, **kept)
+        made = old(ranks, timeout, BACKEND, **kept)
+        if isinstance(made, CapturedGroup):
+            made.asked = (*args, words.get("backend"))[0] or _default().asked
+        return made
 
     return new
 
