@@ -19,7 +19,7 @@ from torch.utils.flop_counter import flop_registry
 from lockstep.describe.captured import READ
 from lockstep.run.capture.device import NAME
 from lockstep.run.capture.groups import Functional
-from lockstep.run.capture.known import MOST, forget, indexed, remember, sized
+from lockstep.run.capture.known import MOST, changes, forget, indexed, remember, sized
 from lockstep.run.capture.streams import Order
 from lockstep.run.capture.truths import follow
 
@@ -196,8 +196,9 @@ class Record(TorchDispatchMode):
         read = tree_map(self._unknown, args) if there else indexed(function, args)
         given = sized(function, args, kwargs)
         if given is None:
+            count = changes(function, args, kwargs)
             given = function(*read, **kwargs)
-            remember(function, args, kwargs, given)
+            remember(function, args, kwargs, given, count)
         follow(function, read, given)
         return given
 
