@@ -18,8 +18,10 @@ from lockstep.run.capture.truths import truth
 
 MOST, FEW = 1 << 14, 1 << 6
 """Elements of a tensor up to which its values are kept: of whole numbers, and of others."""
-DRAWS = frozenset(("rand", "randn", "randint", "randperm", "arange", "zeros", "ones", "full"))
+DRAWS = frozenset(("rand", "randn", "randint", "randperm", "arange", "zeros", "ones", "full", "scalar_tensor"))
 """What makes tensors of nothing."""
+LIKE = frozenset(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"))
+"""What makes them of the shape or the format of another one, whatever is in it."""
 SIZED = frozenset(("nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount", "repeat_interleave"))
 """What gives tensors whose size depends on values."""
 INDEXED = frozenset(("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"))
@@ -59,10 +61,16 @@ def _copy(real: torch.Tensor) -> torch.Tensor:
 
 
 def forget(one: torch.Tensor) -> None:
-    """Of a tensor that other ranks change, or an operation on values that are not known; of its views too."""
+    """Of a tensor that other ranks change."""
     if isinstance(one, FakeTensor):
-        getattr(one, "known", (None, [0]))[1][0] = -1
-        one.constant, one.known = None, (None, [0])  # type: ignore[attr-defined]
+        one.constant = None
+        _doubt(one)
+
+
+def _doubt(one: torch.Tensor) -> None:
+    """The values of a tensor, and of its views, are not known any more."""
+    getattr(one, "known", (None, [0]))[1][0] = -1
+    one.known = None, [0]  # type: ignore[attr-defined]
 
 
 def _version(one: torch.Tensor) -> int:
@@ -121,12 +129,18 @@ def remember(function: Any, args: Any, words: Any, given: Any, count: list[int] 
     if function._schema.is_mutable:
         for at in _written(function):
             for one in args[at] if at < len(args) and isinstance(args[at], list | tuple) else args[at : at + 1]:
+                if not isinstance(one, FakeTensor):
+                    continue
                 if count is None:
-                    forget(one)
+                    _doubt(one)
                 else:  # PyTorch counts the change when this has ended.
                     count[0] = _version(one) + 1
         return
     makes = [one for one in (given if isinstance(given, tuple | list) else (given,)) if _kept(one)]
+    if makes and function._opname in LIKE and isinstance(args[0], FakeTensor):
+        with no_dispatch():
+            like = torch.empty(tuple(args[0].shape) if args[0].shape == makes[0].shape else 0, dtype=args[0].dtype)
+        args = (like, *args[1:])
     first = args[0] if args else None
     draws = function._opname in DRAWS
     if not makes or not (draws or isinstance(first, torch.Tensor | tuple | list)):

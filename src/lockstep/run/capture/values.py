@@ -47,7 +47,7 @@ class Values:
         if str(function) not in ASKED:
             return NotImplemented
         one = args[0]
-        if len(args) == 1 and (known := value(one)) is not None:
+        if len(args) == 1 and truth(one) is None and (known := value(one)) is not None:
             with no_dispatch():
                 return known.item()
         asks_truth = str(function) != ASKED[0] or one.dtype == torch.bool
