@@ -68,9 +68,32 @@ def answer(card: Card, allocated: Callable[[], int], peak: Callable[[], int]) ->
     torch.version.cuda = "13.0"
     torch.cuda.nccl.version = lambda: (2, 28, 0)
     torch.distributed.is_nccl_available = lambda: True
+    torch.Generator = Generator  # type: ignore[misc]
     for name in GRAPHS:
         setattr(cuda, name, Graph)
     _accelerator()
+
+
+class _Generators(type(torch._C.Generator)):  # type: ignore[misc]
+    def __instancecheck__(cls, one: Any) -> bool:
+        return isinstance(one, torch._C.Generator)
+
+
+class Generator(torch._C.Generator, metaclass=_Generators):
+    """What random numbers come from, also on the card."""
+
+    drops = False
+
+    def __new__(cls, device: Any = "cpu") -> Generator:
+        """One of the processor; what is drawn by one of the card has no values."""
+        made = super().__new__(cls, "cpu")  # type: ignore[call-arg]
+        made.drops = torch.device(device).type != "cpu"
+        return made
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """As the program asked for it."""
+        return torch.device(SEEN, index()) if self.drops else torch.device("cpu")
 
 
 class Replayed(Exception):

@@ -27,7 +27,7 @@ from torch.utils import _foreach_utils
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
-from lockstep.run.capture.cuda import SEEN, answer, index
+from lockstep.run.capture.cuda import SEEN, Generator, answer, index
 from lockstep.run.capture.kernels import kernels
 from lockstep.run.capture.real import Real, loading, really
 
@@ -77,6 +77,8 @@ class Pretence(TorchFunctionMode):
         if function is torch.device:  # A number is that of a card.
             return function(*((SEEN, *args) if args and type(args[0]) is int else args), **(kwargs or {}))
         called, words = self.own.get(function, function), _inside(kwargs or {})
+        if type(words.get("generator")) is Generator and words["generator"].drops:
+            del words["generator"]  # There is nothing that it would draw.
         if type(words.get("device")) is int:
             words["device"] = _card(words["device"])
         args = _inside(tuple(args))

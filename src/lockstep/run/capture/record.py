@@ -63,7 +63,7 @@ class Uncounted(Exception):
 
 def counted_flops(function: Any, args: Any, kwargs: Any, given: Any) -> int:
     """FLOPs of a product or of attention, as PyTorch's counter has them; 0 of other operations. Raises Uncounted."""
-    packet = function._overloadpacket
+    packet = _counted(function._overloadpacket)
     if packet in flop_registry:
         if any(not one.numel() for one in _tensors(args)):
             raise Uncounted(f"{function} of no elements: a value that does not exist was taken for a size")
@@ -77,6 +77,13 @@ def counted_flops(function: Any, args: Any, kwargs: Any, given: Any) -> int:
         batches = first.shape[0] if first.dim() == second.dim() == 3 else 1
         return int(2 * batches * first.shape[-2] * first.shape[-1] * last)
     raise Uncounted(f"{function} is a product without a rule for its FLOPs, so that the step would count too few")
+
+
+@cache
+def _counted(packet: Any) -> Any:
+    """The operation by whose rule one is counted: one that changes its first argument does what its other form does."""
+    name = _name(packet).removeprefix("aten.")
+    return getattr(torch.ops.aten, name[:-1], packet) if name.endswith("_") else packet
 
 
 @cache
