@@ -128,7 +128,7 @@ def test_values_of_data_stay_known_where_a_part_of_it_is_changed(capture: Captur
         "8:int64",
         "23x64:float32",
     }
-    assert {one["kind"] for one in found.program["values"]} == {"array"}
+    assert {one["kind"] for one in found.program["values"]} == {"int"}
 
 
 FINITE = (
@@ -227,6 +227,23 @@ def test_weights_that_a_program_reads_from_a_file_by_itself_are_loaded(capture: 
 def test_cuda_graphs_are_refused_and_their_type_may_be_named(capture: Capture) -> None:
     with pytest.raises(BadInput, match=r"CUDA graphs run kernels again .* at train.py:4"):
         capture("import torch\ndef kept() -> torch.cuda.CUDAGraph | None:\n    pass\ntorch.cuda.CUDAGraph()\n")
+
+
+SEQUENCES = """
+import torch
+from torch.nn.attention.varlen import varlen_attn
+q = torch.nn.Parameter(torch.randn(1024, 4, 64, device="cuda", dtype=torch.bfloat16))
+optimizer = torch.optim.SGD([q], lr=0.1)
+for _ in range(3):
+    ends = torch.tensor([0, 1000, 20, 4], device="cuda").cumsum(0).int()
+    varlen_attn(q, q, q, ends, ends, 1000, 1000).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_attention_within_sequences_of_one_batch_is_that_of_each(capture: Capture) -> None:
+    assert capture(SEQUENCES).flops == (4 + 10) * 4 * 64 * (1000**2 + 20**2 + 4**2)
 
 
 GENERATED = (
