@@ -1,7 +1,7 @@
 """What public training scripts do, each in a program of a few lines: its step by arithmetic."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,12 +22,12 @@ PRODUCT = 2 * ROWS * WIDTH * WIDTH
 def capture(tmp_path: Path) -> Capture:
     """Captures a program, as a rank of several where `ranks` says so."""
 
-    def run(program: str, *words: str, ranks: int | None = None) -> Captured:
+    def run(program: str, *words: str, ranks: int | None = None, answer: Sequence[str] = ()) -> Captured:
         script = tmp_path / "train.py"
         script.write_text(program)
         cluster = "h100-sxm:1" if ranks is None else f"dgx-h100:{ranks}"
         return lockstep.capture(
-            str(script), *words, cluster=cluster, ranks=ranks, out=tmp_path / "step.capture"
+            str(script), *words, cluster=cluster, ranks=ranks, answer=list(answer), out=tmp_path / "step.capture"
         ).captured
 
     return run
@@ -293,6 +293,37 @@ def test_generated_text_has_its_greatest_length_and_no_end(capture: Capture) -> 
     """Without a cache every token is computed again: 2 + 3 + 4 + 5 of each row, and then 6 of each are trained."""
     found = capture(GENERATED)
     assert flops_by_phase(found) == {"forward": (2 + 3 + 4 + 5 + 6) * PRODUCT, "backward": 2 * 6 * PRODUCT}
+
+
+TOLD = (
+    """
+import sys, torch
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        y = super().forward(x)
+        count = (y > 0).sum().item() + 1
+        every = y[[0, 2, 3]] * (1 / count)
+        assert f"{count:d}" == "3" if len(sys.argv) > 2 else "2"
+        return eval(sys.argv[1], {"torch": torch, "count": count, "y": every}).square().sum()
+net = Net(64, 64, bias=False).cuda()
+batch = lambda: torch.randn(8, 64, device="cuda")
+"""
+    + STEP
+)
+USES = ["y[:count]", "y[:, 1:count]", "y.view(count, -1)", 'torch.full((count,), 1.0, device="cuda") + 0 * y.sum()']
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_size_that_a_program_was_told_is_refused_with_its_line(capture: Capture, use: str) -> None:
+    with pytest.raises(BadInput, match=r"asked for at train.py:6 depends on weights.*--answer train.py:6=NUMBER"):
+        capture(TOLD, use)
+    assert capture(TOLD, use, "said", answer=["train.py:6=2"]).flops == 2 * PRODUCT
+
+
+def test_a_number_that_a_program_was_told_may_be_one_among_values(capture: Capture) -> None:
+    found = capture(TOLD, "y / count + y[count % 3]")
+    assert found.flops == 2 * PRODUCT
+    assert [(one["place"], one["answer"]) for one in found.program["values"]] == [("train.py:6", "1")]
 
 
 RANDOM = """

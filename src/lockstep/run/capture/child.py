@@ -221,7 +221,7 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     record = Record(values)
     card = Card(**question["card"] | {"capability": tuple(question["card"]["capability"])})
     pretence = install(card, (lambda: record.live_B, lambda: record.peak_B), Attention(card.capability))
-    pretence.own |= {torch.Tensor.numpy: values.array, torch.Tensor.tolist: values.list}
+    pretence.own |= {torch.Tensor.numpy: values.array, torch.Tensor.tolist: values.list, torch.Tensor.item: values.item}
     steps = Steps(record, Path(question["result"]).with_name(UPDATED))
     Order.note, CapturedGroup.note = record.noted, record.collective
     _resizing(record)

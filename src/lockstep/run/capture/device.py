@@ -29,7 +29,8 @@ from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
 from lockstep.run.capture.cuda import SEEN, Generator, answer, index
 from lockstep.run.capture.kernels import kernels
-from lockstep.run.capture.real import Real, loading, really
+from lockstep.run.capture.real import Real, listed, loading, really
+from lockstep.run.capture.values import no_told_size
 
 NAME = "gpu_of_the_catalog"
 
@@ -66,6 +67,8 @@ class Pretence(TorchFunctionMode):
             torch.Tensor.pin_memory: lambda one, *args: one,
             torch.Tensor.data_ptr: address,
             torch.Tensor.__format__: _formatted,
+            torch.Tensor.__getitem__: lambda one, at: one[listed(one, at)],
+            torch.Tensor.__setitem__: lambda one, at, put: one.__setitem__(listed(one, at), put),
             torch.Tensor.__deepcopy__: _copied,
             torch.nn.functional.embedding: partial(_dense, torch.nn.functional.embedding),
             torch.nn.functional.embedding_bag: partial(_dense, torch.nn.functional.embedding_bag),
@@ -82,6 +85,7 @@ class Pretence(TorchFunctionMode):
         if type(words.get("device")) is int:
             words["device"] = _card(words["device"])
         args = _inside(tuple(args))
+        no_told_size(getattr(function, "__name__", ""), (*args, *words.values()))
         if not Real.depth or not any(
             type(one) is torch.device and one.type == NAME for one in (*args, *words.values())
         ):

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 
 from lockstep.run.capture.truths import truth
 
-MOST, FEW = 1 << 14, 1 << 6
+MOST, FEW = 1 << 18, 1 << 6
 """Elements of a tensor up to which its values are kept: of whole numbers, and of others."""
 DRAWS = frozenset(("rand", "randn", "randint", "randperm", "arange", "zeros", "ones", "full", "scalar_tensor"))
 """What makes tensors of nothing."""

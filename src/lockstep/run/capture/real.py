@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
@@ -52,6 +52,15 @@ def loading(old: Callable[..., Any], name: str, moved: Callable[[torch.Tensor], 
         return tree_map(lambda one: moved(one) if isinstance(one, torch.Tensor) else one, loaded)
 
     return load
+
+
+def listed(one: torch.Tensor, at: Any) -> Any:
+    """An index with tensors in place of lists, which PyTorch would make on the card by itself."""
+    if type(at) is tuple:
+        return tuple(listed(one, each) for each in at)
+    if type(at) is not list or not isinstance(one, FakeTensor):
+        return at
+    return torch.tensor(at, device="cpu").to(one.fake_device)
 
 
 def data_is_real() -> None:
