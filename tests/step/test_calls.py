@@ -68,6 +68,20 @@ def kernels_of(profile: str) -> dict[tuple[str, str, str], list[list[float]]]:
     return found
 
 
+@pytest.mark.parametrize(("passed", "flops", "reads"), [("", 4, 3), ("_backward", 10, 6)])
+def test_attention_within_sequences_of_one_batch_takes_what_a_batch_of_these_takes(
+    passed: str, flops: int, reads: int
+) -> None:
+    """Two sequences of 2,048 tokens in one, and as two rows."""
+    flops *= 2 * 32 * 64 * 2048**2
+    several = call(f"_varlen_attn{passed}.default", ";".join(["4096x32x64:bfloat16"] * reads), flops=flops)
+    rows = f"_scaled_dot_product_flash_attention{passed}.default"
+    alone = call(rows, ";".join(["2x32x2048x64:bfloat16"] * reads), flops=flops)
+    taken, expected = works(several, alone)
+    assert taken.attention_s == pytest.approx(expected.attention_s)
+    assert expected.attention_s > 0
+
+
 WIDE, NARROW = "float", "c10::BFloat16"
 MEASURED = [
     ("fused", "mul", [[4, 2048, 2048], [4, 2048, 1]], [WIDE, WIDE],

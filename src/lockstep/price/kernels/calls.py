@@ -157,16 +157,23 @@ def _work(call: Call, clocks: Mapping[str, Clock]) -> Work:
     if name in VIEWS or one.is_order or one.name in COLLECTIVES:
         return Work()
     clock = clocks[_widest(call.formats)]
-    if one.flops and "attention" in name:
-        (*_, tokens, head_dim), dtype = call.tensors["backward" in name]
+    if one.flops and ("attention" in name or "varlen_attn" in name):
+        backward = "backward" in name
+        (*_, tokens, head_dim), dtype = call.tensors[backward]
+        if "varlen" in name:  # Sequences in one: of as many tokens as the mean token has in its own.
+            tokens = round(one.flops / (VARLEN_FLOPS[backward] * prod(call.tensors[backward][0])))
         flops = one.flops * (0.5 if one.causal else 1.0)
-        return clocks[FORMATS[dtype]].fused_attention(flops, tokens, head_dim, one.causal, "backward" in name)
+        return clocks[FORMATS[dtype]].fused_attention(flops, tokens, head_dim, one.causal, backward)
     if one.flops:
         return _product(call, clock)
     if name.startswith(("_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad")):
         return many_work(one, call.sizes_B, clock)
     found = KINDS.get(name, _moved)
     return found(call, clock)
+
+
+VARLEN_FLOPS = (4, 10)
+"""For each number of a query and each key, forward and backward, as PyTorch counts them."""
 
 
 def _widest(formats: set[str]) -> str:

@@ -16,7 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from functools import partialmethod, wraps
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from lockstep.run.capture.attention import Attention
 from lockstep.run.capture.device import install, shapes_alone
 from lockstep.run.capture.groups import CapturedGroup
 from lockstep.run.capture.libraries import prepare
-from lockstep.run.capture.libraries.distributed import really
+from lockstep.run.capture.real import data_is_real
 from lockstep.run.capture.record import BUFFERS, GRADIENTS, PARAMETERS, STATES, Record, local
 from lockstep.run.capture.start import UPDATED, UPDATES
 from lockstep.run.capture.streams import Order
@@ -52,7 +52,9 @@ class Steps:
     def __init__(self, record: Record, made: Path) -> None:
         self.made = made
         self.record, self.first, self.updates, self.start = record, None, 0, 0
-        self.known = False
+        self.known = self.waits = False
+        self.passes, self.before = 0, "forward"
+        """Backward passes that run, one in the other, and the phase in which an update began."""
         self.done: Callable[[], None] = lambda: None
         self.updated: dict[int, torch.Tensor] = {}
         """Parameters of all optimizers."""
@@ -77,7 +79,7 @@ class Steps:
         return evaluate
 
     def _looks(self, optimizer: Any) -> None:
-        self.record.phase = "optimizer"
+        self.before, self.record.phase = "backward" if self.passes else "forward", "optimizer"
         for one in _parameters(optimizer):
             self.record.name(one, STATES)  # Those of modules are named so at the end.
             self.record.name(one.grad, GRADIENTS)
@@ -85,11 +87,18 @@ class Steps:
 
     def ends(self, optimizer: Any, *args: Any) -> None:
         """After an update. Raises Finished when a whole step is known."""
-        self.record.phase = "forward"
+        self.record.phase = self.before
         self.record.name([list(state.values()) for state in optimizer.state.values()], STATES)
         self.first = self.first or optimizer
-        if optimizer is not self.first:
+        if optimizer is self.first:
+            self.waits = True
+            self.passed()
+
+    def passed(self) -> None:
+        """After an update, and after the backward pass where that made it. Raises Finished."""
+        if self.passes or not self.waits:
             return
+        self.waits = False
         # What updates without a backward pass before it makes its states, as ZeRO does.
         self.updates += any(one.phase == "backward" for one in self.record.operations[self.start :])
         self.made.write_bytes(b"." * self.updates)
@@ -126,12 +135,13 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)]
     there += [one for one in away if id(one) in seen]
     own = all(one in seen for one in updated)  # Else what is updated are copies of parameters, as with ZeRO.
+    trained = [one for one in there if one.requires_grad and (id(one) in updated or not own)]
     left = [names[id(one)] for one in there if own and one.grad is not None and id(one) not in updated]
     return {
         "without_update": left,
         "untimed": ON_HOST if away else "",
         "parameters": sum(_whole(one) for one in there),
-        "trained_parameters": sum(_whole(one) for one in there if one.requires_grad),
+        "trained_parameters": sum(map(_whole, trained)),
     }
 
 
@@ -164,7 +174,7 @@ def _run(question: dict[str, Any], steps: Steps) -> None:
     )
 
 
-def _phases(record: Record) -> None:
+def _phases(record: Record, steps: Steps) -> None:
     """Operations below the engine are backward ones; what runs forward there is recomputed."""
     from torch.autograd import graph
 
@@ -172,10 +182,13 @@ def _phases(record: Record) -> None:
 
     def backward(*args: Any, **words: Any) -> Any:
         record.phase = "backward"
+        steps.passes += 1
         try:
             return engine(*args, **words)
         finally:
-            record.phase = "forward"
+            steps.passes -= 1
+            record.phase = "backward" if steps.passes else "forward"
+            steps.passed()
 
     graph._engine_run_backward = backward
     torch.autograd._engine_run_backward = backward
@@ -202,30 +215,13 @@ def _resizing(record: Record) -> None:
     torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
 
 
-def _data_is_real() -> None:
-    """Data is read, shuffled and put together on the processor as it is."""
-    from torch.utils.data import DataLoader, dataloader
-
-    made, following = DataLoader.__init__, dataloader._BaseDataLoaderIter.__next__
-
-    @wraps(made)  # Lightning makes loaders again, by the names of their arguments.
-    def alone(self: Any, *args: Any, **words: Any) -> None:
-        words |= {"num_workers": 0, "pin_memory": False}
-        for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):
-            words.pop(name, None)
-        made(self, *args, **words)
-
-    DataLoader.__init__, DataLoader.__iter__ = alone, really(DataLoader.__iter__)  # type: ignore[method-assign]
-    dataloader._BaseDataLoaderIter.__next__ = really(following)  # type: ignore[method-assign]
-
-
 def capture(question: dict[str, Any]) -> dict[str, Any]:
     """Runs the program and writes the file; what went wrong, or nothing."""
     values = Values(question["answers"])
     record = Record(values)
     card = Card(**question["card"] | {"capability": tuple(question["card"]["capability"])})
     pretence = install(card, (lambda: record.live_B, lambda: record.peak_B), Attention(card.capability))
-    pretence.own |= {torch.Tensor.numpy: values.array, torch.Tensor.tolist: values.list}
+    pretence.own |= {torch.Tensor.numpy: values.array, torch.Tensor.tolist: values.list, torch.Tensor.item: values.item}
     steps = Steps(record, Path(question["result"]).with_name(UPDATED))
     Order.note, CapturedGroup.note = record.noted, record.collective
     _resizing(record)
@@ -234,8 +230,8 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     torch.Tensor.record_stream = partialmethod(_kept_by_stream, notes)  # type: ignore[assignment]
     register_optimizer_step_pre_hook(steps.begins)
     register_optimizer_step_post_hook(steps.ends)
-    _phases(record)
-    _data_is_real()
+    _phases(record, steps)
+    data_is_real()
 
     def done() -> None:
         counts = name_modules(record, steps.updated)
@@ -249,6 +245,7 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     steps.done = done
     try:
         with shapes_alone() as record.shapes, record, pretence:
+            pretence.modes = record.shapes, record
             _run(question, steps)
     except BaseException as error:  # SystemExit too: a program may end itself.
         return {} if steps.known else _refusal(error)
@@ -261,7 +258,9 @@ def _refusal(error: BaseException) -> dict[str, Any]:
         return {"error": str(error)}
     if isinstance(error, DynamicOutputShapeException):
         return {"error": f"{error.func} at {_line(error)} gives a tensor whose size depends on its values; {REMEDY}"}
-    said = f"{type(error).__name__}: {next((line for line in str(error).splitlines() if line.strip()), '')}"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
+    said = f"{type(error).__name__}: {said}"
     return {"error": f"{said} at {_line(error)}", "trace": "".join(traceback.format_exception(error))}
 
 

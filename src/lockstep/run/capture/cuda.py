@@ -21,7 +21,7 @@ SILENT = """init _lazy_init _lazy_call empty_cache set_device manual_seed manual
     reset_peak_memory_stats reset_max_memory_allocated set_rng_state set_rng_state_all set_sync_debug_mode
     set_per_process_memory_fraction"""
 """What `torch.cuda` does without an answer."""
-
+GRAPHS = ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables")
 
 ORDER = ("current_stream", "default_stream", "set_stream", "stream", "synchronize")
 """What it does with streams."""
@@ -66,7 +66,45 @@ def answer(card: Card, allocated: Callable[[], int], peak: Callable[[], int]) ->
     drawn: Any = SimpleNamespace(set_state=lambda state: None, get_state=cuda.get_rng_state, initial_seed=lambda: 0)
     cuda.default_generators = (drawn,) * int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     torch.version.cuda = "13.0"
+    torch.cuda.nccl.version = lambda: (2, 28, 0)
+    torch.distributed.is_nccl_available = lambda: True
+    torch.Generator = Generator  # type: ignore[misc]
+    for name in GRAPHS:
+        setattr(cuda, name, Graph)
     _accelerator()
+
+
+class _Generators(type(torch._C.Generator)):  # type: ignore[misc]
+    def __instancecheck__(cls, one: Any) -> bool:
+        return isinstance(one, torch._C.Generator)
+
+
+class Generator(torch._C.Generator, metaclass=_Generators):
+    """What random numbers come from, also on the card."""
+
+    drops = False
+
+    def __new__(cls, device: Any = "cpu") -> Generator:
+        """One of the processor; what is drawn by one of the card has no values."""
+        made = super().__new__(cls, "cpu")  # type: ignore[call-arg]
+        made.drops = torch.device(device).type != "cpu"
+        return made
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """As the program asked for it."""
+        return torch.device(SEEN, index()) if self.drops else torch.device("cpu")
+
+
+class Replayed(Exception):
+    """Kernels run without calls of the program."""
+
+
+class Graph:
+    """Stands for all that makes one, also where a program names its type."""
+
+    def __init__(self, *args: Any, **words: Any) -> None:
+        raise Replayed("CUDA graphs run kernels again without calls that can be seen: run the program without them")
 
 
 def _captures() -> bool:

@@ -15,22 +15,22 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 import torch
 import torch.utils.backend_registration as registration
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
-from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_map
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
-from lockstep.run.capture.cuda import SEEN, answer, index
+from lockstep.run.capture.cuda import SEEN, Generator, answer, index
 from lockstep.run.capture.kernels import kernels
+from lockstep.run.capture.real import Real, listed, loading, really
+from lockstep.run.capture.values import no_told_size
 
 NAME = "gpu_of_the_catalog"
 
@@ -54,6 +54,9 @@ class _Module(registration._DummyBackendModule):
 class Pretence(TorchFunctionMode):
     """Calls of the program: the card in arguments, and in what is asked of tensors."""
 
+    modes: tuple[Any, ...] = ()
+    """Under which a program runs."""
+
     def __init__(self, attention: Callable[..., Any]) -> None:
         super().__init__()
         self.own: dict[Any, Callable[..., Any]] = {
@@ -64,6 +67,8 @@ class Pretence(TorchFunctionMode):
             torch.Tensor.pin_memory: lambda one, *args: one,
             torch.Tensor.data_ptr: address,
             torch.Tensor.__format__: _formatted,
+            torch.Tensor.__getitem__: lambda one, at: one[listed(one, at)],
+            torch.Tensor.__setitem__: lambda one, at, put: one.__setitem__(listed(one, at), put),
             torch.Tensor.__deepcopy__: _copied,
             torch.nn.functional.embedding: partial(_dense, torch.nn.functional.embedding),
             torch.nn.functional.embedding_bag: partial(_dense, torch.nn.functional.embedding_bag),
@@ -75,9 +80,20 @@ class Pretence(TorchFunctionMode):
         if function is torch.device:  # A number is that of a card.
             return function(*((SEEN, *args) if args and type(args[0]) is int else args), **(kwargs or {}))
         called, words = self.own.get(function, function), _inside(kwargs or {})
+        if type(words.get("generator")) is Generator and words["generator"].drops:
+            del words["generator"]  # There is nothing that it would draw.
         if type(words.get("device")) is int:
             words["device"] = _card(words["device"])
-        return called(*_inside(tuple(args)), **words)
+        args = _inside(tuple(args))
+        no_told_size(getattr(function, "__name__", ""), (*args, *words.values()))
+        if not Real.depth or not any(
+            type(one) is torch.device and one.type == NAME for one in (*args, *words.values())
+        ):
+            return called(*args, **words)
+        with ExitStack() as modes:  # Data that is put on the card as it is read.
+            for one in self.modes:
+                modes.enter_context(one)
+            return called(*args, **words)
 
 
 def _moved(one: torch.Tensor, *args: Any, **words: Any) -> torch.Tensor:
@@ -151,25 +167,6 @@ def _swapping(old: Callable[..., None]) -> Callable[..., None]:
     return swap
 
 
-def _loading(old: Callable[..., Any]) -> Callable[..., Any]:
-    """Files are read on the processor, and what is asked for on the card, or was saved there, is moved."""
-
-    def load(file: Any, map_location: Any = None, *args: Any, **words: Any) -> Any:
-        places = [] if map_location is None else [str(map_location)]
-
-        def kept(storage: Any, place: str) -> Any:
-            places.append(place)
-            return storage
-
-        with _disable_current_modes(), unset_fake_temporarily():
-            loaded = old(file, kept, *args, **words)
-        if callable(map_location) or not places or not places[0].startswith((SEEN, NAME)):
-            return loaded
-        return tree_map(lambda one: one.to(_card()) if isinstance(one, torch.Tensor) else one, loaded)
-
-    return load
-
-
 _ADDRESSES: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 APART_B = 1 << 40
 """Between the addresses of two storages."""
@@ -236,7 +233,8 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     # Functions of PyTorch that call it are run with the mode off.
     torch.nn.functional.scaled_dot_product_attention = attention
     torch.utils.swap_tensors = _swapping(torch.utils.swap_tensors)
-    torch.load = _loading(torch.load)
+    torch.load = loading(torch.load, NAME, lambda one: one.to(_card()))
+    torch._utils._rebuild_tensor = really(torch._utils._rebuild_tensor)
     _autocast()
     pretence.kernels = kernels()  # type: ignore[attr-defined]
     pretence.casts = Casts(NAME)  # type: ignore[attr-defined]

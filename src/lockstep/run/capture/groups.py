@@ -100,8 +100,8 @@ class CapturedGroup(dist.ProcessGroup):
 
     def __init__(self, rank: int, ranks: int) -> None:
         super().__init__(rank, ranks)  # type: ignore[call-arg]
-        self._rank, self._ranks = rank, ranks
-        self.stream = Stream()
+        self._rank, self._ranks, self.asked = rank, ranks, "nccl"
+        self.stream, self.name = Stream(), ""
 
     def rank(self) -> int:
         """This process's place in the group."""
@@ -113,8 +113,9 @@ class CapturedGroup(dist.ProcessGroup):
 
     @property
     def pg_name(self) -> str:
-        """The group's name in this program."""
-        return str(dist.distributed_c10d._world.pg_names[self])
+        """The group's name in this program, also while it is ended."""
+        self.name = str(dist.distributed_c10d._world.pg_names.get(self, self.name))
+        return self.name
 
     group_name = pg_name  # type: ignore[assignment]
 

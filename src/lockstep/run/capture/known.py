@@ -14,10 +14,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_map
 
-MOST, FEW = 1 << 14, 1 << 6
+from lockstep.run.capture.truths import truth
+
+MOST, FEW = 1 << 18, 1 << 6
 """Elements of a tensor up to which its values are kept: of whole numbers, and of others."""
-DRAWS = frozenset(("rand", "randn", "randint", "randperm", "arange", "zeros", "ones", "full"))
+DRAWS = frozenset(("rand", "randn", "randint", "randperm", "arange", "zeros", "ones", "full", "scalar_tensor"))
 """What makes tensors of nothing."""
+LIKE = frozenset(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"))
+"""What makes them of the shape or the format of another one, whatever is in it."""
 SIZED = frozenset(("nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount", "repeat_interleave"))
 """What gives tensors whose size depends on values."""
 INDEXED = frozenset(("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"))
@@ -27,16 +31,46 @@ def value(one: torch.Tensor) -> torch.Tensor | None:
     """The values of a tensor, on the processor, where they are known."""
     if not isinstance(one, FakeTensor):
         return one if type(one) is torch.Tensor and one.device.type == "cpu" and one.numel() <= MOST else None
+    found, count = getattr(one, "known", (None, [0]))
+    if found is not None and count[0] == _version(one):
+        return found  # type: ignore[no-any-return]
     if one.constant is not None:
         return one.constant
-    found, version = getattr(one, "known", (None, 0))
-    return found if found is not None and version == _version(one) else None
+    same = truth(one) if one.dtype == torch.bool and one.numel() <= MOST and not _version(one) else None
+    if same is None:
+        return None
+    with no_dispatch():
+        return torch.full(tuple(one.shape), same)
+
+
+def know(one: torch.Tensor, found: torch.Tensor, count: list[int] | None = None) -> None:
+    """Keeps the values of a tensor as of a count of its changes, which it shares with its views as PyTorch's own."""
+    one.known = found, [_version(one)] if count is None else count  # type: ignore[attr-defined]
+
+
+def _own(one: FakeTensor, found: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+    """The values that views of a tensor share with it, and their count."""
+    if getattr(one, "known", (None,))[0] is not found:
+        know(one, _copy(found))
+    return one.known  # type: ignore[attr-defined, no-any-return]
+
+
+def _copy(real: torch.Tensor) -> torch.Tensor:
+    with no_dispatch():
+        return real.clone()
 
 
 def forget(one: torch.Tensor) -> None:
     """Of a tensor that other ranks change."""
     if isinstance(one, FakeTensor):
-        one.constant, one.known = None, (None, 0)  # type: ignore[attr-defined]
+        one.constant = None
+        _doubt(one)
+
+
+def _doubt(one: torch.Tensor) -> None:
+    """The values of a tensor, and of its views, are not known any more."""
+    getattr(one, "known", (None, [0]))[1][0] = -1
+    one.known = None, [0]  # type: ignore[attr-defined]
 
 
 def _version(one: torch.Tensor) -> int:
@@ -78,26 +112,55 @@ def _written(function: Any) -> tuple[int, ...]:
     return tuple(at for at, one in said if one.alias_info is not None and one.alias_info.is_write)
 
 
-def remember(function: Any, args: Any, words: Any, given: Any) -> None:
-    """Keeps the values of what an operation gave."""
+def changes(function: Any, args: Any, words: Any) -> list[int] | None:
+    """Changes the values of a tensor as an operation will; their count, or None where they are not known."""
+    at = _written(function) if function._schema.is_mutable else ()
+    first = args[at[0]] if len(at) == 1 and at[0] < len(args) else None
+    known = value(first) if isinstance(first, FakeTensor) else None
+    if known is None:
+        return None
+    real, count = _own(first, known)
+    given = computed(function, (*args[: at[0]], real, *args[at[0] + 1 :]), words)
+    return None if given is None else count
+
+
+def remember(function: Any, args: Any, words: Any, given: Any, count: list[int] | None = None) -> None:
+    """Keeps the values of what an operation gave; those of what it changed are known where these have a count."""
     if function._schema.is_mutable:
         for at in _written(function):
             for one in args[at] if at < len(args) and isinstance(args[at], list | tuple) else args[at : at + 1]:
-                if isinstance(one, FakeTensor):
-                    one.known = None, 0  # type: ignore[attr-defined]
+                if not isinstance(one, FakeTensor):
+                    continue
+                if count is None:
+                    _doubt(one)
+                else:  # PyTorch counts the change when this has ended.
+                    count[0] = _version(one) + 1
         return
     makes = [one for one in (given if isinstance(given, tuple | list) else (given,)) if _kept(one)]
+    if makes and function._opname in LIKE and isinstance(args[0], FakeTensor):
+        with no_dispatch():
+            like = torch.empty(tuple(args[0].shape) if args[0].shape == makes[0].shape else 0, dtype=args[0].dtype)
+        args = (like, *args[1:])
     first = args[0] if args else None
     draws = function._opname in DRAWS
     if not makes or not (draws or isinstance(first, torch.Tensor | tuple | list)):
         return
-    if isinstance(first, FakeTensor) and value(first) is None:
+    known = value(first) if isinstance(first, torch.Tensor) else None
+    if isinstance(first, FakeTensor) and known is None:
         return
+    shared = _own(first, known)[1] if known is not None and _is_view(function) and first is not known else None
     found = computed(function, args, words)
     values = found if isinstance(found, tuple | list) else (found,)
     for one, real in zip(given if isinstance(given, tuple | list) else (given,), values, strict=False):
         if _kept(one) and isinstance(real, torch.Tensor) and real.shape == one.shape:
-            one.known = real, _version(one)
+            know(one, _copy(real) if first is known and _is_view(function) else real, shared)
+
+
+@cache
+def _is_view(function: Any) -> bool:
+    """Whether an operation gives its first argument's bytes."""
+    said = function._schema
+    return bool(said.returns and said.arguments and said.returns[0].alias_info and said.arguments[0].alias_info)
 
 
 def sized(function: Any, args: Any, words: Any) -> Any:
@@ -113,7 +176,7 @@ def _like(real: Any, read: torch.Tensor) -> Any:
     if not isinstance(real, torch.Tensor):
         return real
     made = torch.empty(real.shape, dtype=real.dtype, device=getattr(read, "fake_device", read.device))
-    made.known = real, _version(made)  # type: ignore[attr-defined]
+    know(made, real)
     return made
 
 

@@ -12,6 +12,7 @@ import torch
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.flop_counter import flop_registry
@@ -19,7 +20,7 @@ from torch.utils.flop_counter import flop_registry
 from lockstep.describe.captured import BLOCK_B, READ
 from lockstep.run.capture.device import NAME
 from lockstep.run.capture.groups import Functional
-from lockstep.run.capture.known import MOST, forget, indexed, remember, sized
+from lockstep.run.capture.known import MOST, changes, forget, indexed, remember, sized, value
 from lockstep.run.capture.streams import Order
 from lockstep.run.capture.truths import follow
 
@@ -61,12 +62,13 @@ class Uncounted(Exception):
 
 def counted_flops(function: Any, args: Any, kwargs: Any, given: Any) -> int:
     """FLOPs of a product or of attention, as PyTorch's counter has them; 0 of other operations. Raises Uncounted."""
-    packet = function._overloadpacket
+    packet = _counted(function._overloadpacket)
     if packet in flop_registry:
         if any(not one.numel() for one in _tensors(args)):
             raise Uncounted(f"{function} of no elements: a value that does not exist was taken for a size")
-        shaped = [one for one in args if not isinstance(one, torch.dtype)]
-        return int(flop_registry[packet](*shaped, **kwargs, out_val=given))
+        shaped = [_lengths(function, one) for one in args if not isinstance(one, torch.dtype)]
+        with no_dispatch():
+            return int(flop_registry[packet](*shaped, **kwargs, out_val=given))
     if not _is_product(packet):
         return 0
     name = _name(packet).removeprefix("aten.")
@@ -75,6 +77,23 @@ def counted_flops(function: Any, args: Any, kwargs: Any, given: Any) -> int:
         batches = first.shape[0] if first.dim() == second.dim() == 3 else 1
         return int(2 * batches * first.shape[-2] * first.shape[-1] * last)
     raise Uncounted(f"{function} is a product without a rule for its FLOPs, so that the step would count too few")
+
+
+def _lengths(function: Any, one: Any) -> Any:
+    """An argument of a product, and where sequences of a batch end with its values. Raises Uncounted."""
+    if not isinstance(one, FakeTensor) or one.dtype != torch.int32 or "att" not in function._opname:
+        return one
+    found = value(one)
+    if found is None:
+        raise Uncounted(f"{function} within sequences whose lengths depend on weights: its FLOPs cannot be known")
+    return found
+
+
+@cache
+def _counted(packet: Any) -> Any:
+    """The operation by whose rule one is counted: one that changes its first argument does what its other form does."""
+    name = _name(packet).removeprefix("aten.")
+    return getattr(torch.ops.aten, name[:-1], packet) if name.endswith("_") else packet
 
 
 @cache
@@ -194,8 +213,9 @@ class Record(TorchDispatchMode):
         read = tree_map(self._unknown, args) if there else indexed(function, args)
         given = sized(function, args, kwargs)
         if given is None:
+            count = changes(function, args, kwargs)
             given = function(*read, **kwargs)
-            remember(function, args, kwargs, given)
+            remember(function, args, kwargs, given, count)
         follow(function, read, given)
         return given
 

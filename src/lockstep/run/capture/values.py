@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -47,7 +47,7 @@ class Values:
         if str(function) not in ASKED:
             return NotImplemented
         one = args[0]
-        if len(args) == 1 and (known := value(one)) is not None:
+        if len(args) == 1 and truth(one) is None and (known := value(one)) is not None:
             with no_dispatch():
                 return known.item()
         asks_truth = str(function) != ASKED[0] or one.dtype == torch.bool
@@ -78,7 +78,74 @@ class Values:
 
     def list(self, one: torch.Tensor) -> Any:
         """The same as a list."""
-        return self.array(one.detach()).tolist()
+        return self.noticed(one, lambda: self.array(one.detach()).tolist())
+
+    def item(self, one: torch.Tensor) -> Any:
+        """The value of a tensor of one element."""
+        return self.noticed(one, one.item)
+
+    def noticed(self, one: torch.Tensor, ask: Callable[[], Any]) -> Any:
+        """What is asked for; whole numbers that were told know where."""
+        before = self.asked.total()
+        found = ask()
+        told = self.asked.total() > before and not one.is_floating_point() and one.dtype != torch.bool
+        return _marked(found, place()) if told and place() not in self.given else found
+
+
+class Told(int):
+    """A whole number that depends on weights and that the program was told, also after sums and products."""
+
+    place = ""
+    """Where it was asked for."""
+
+
+def _marked(one: Any, where: str) -> Any:
+    if isinstance(one, list):
+        return [_marked(each, where) for each in one]
+    made = Told(one)
+    made.place = where
+    return made
+
+
+def _follows(name: str) -> Callable[..., Any]:
+    operation = getattr(int, name)
+
+    def run(self: Told, *others: Any) -> Any:
+        found = operation(self, *others)
+        return _marked(found, self.place) if type(found) is int else found
+
+    return run
+
+
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "neg"):
+    setattr(Told, f"__{_name}__", _follows(f"__{_name}__"))
+
+_SIZED = """
+zeros ones empty rand randn arange eye new_zeros new_ones new_empty view reshape expand repeat repeat_interleave tile
+narrow split chunk unflatten topk pad one_hot interpolate
+"""
+SIZED = frozenset(_SIZED.split())
+LISTED = SIZED | {"full", "new_full", "randint"}
+"""Functions of PyTorch whose whole numbers are sizes, and whose lists of them are."""
+
+
+class SizeTold(Exception):
+    """A size that depends on weights."""
+
+
+def no_told_size(name: str, args: Any) -> None:
+    """Looks at what a function of PyTorch is called with. Raises SizeTold for a size that the program was told."""
+    for one in args:
+        kind = type(one)
+        if kind is slice:
+            no_told_size("arange", (one.start, one.stop))
+        elif kind is Told and name in SIZED:
+            raise SizeTold(
+                f"what was asked for at {one.place} depends on weights and is used as a size: give a fixed one, or say "
+                f"which it is with --answer {one.place}=NUMBER"
+            )
+        elif kind is tuple or (kind is list and name in LISTED):
+            no_told_size("arange" if name in LISTED else name, one)
 
 
 def _overflows() -> bool:

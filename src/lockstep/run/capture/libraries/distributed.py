@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed import device_mesh, distributed_c10d
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
-from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.distributed.tensor import DTensor, _dispatch, _op_schema
 
 from lockstep.run.capture.cuda import index
 from lockstep.run.capture.groups import CapturedGroup
+from lockstep.run.capture.real import really
 
 BACKEND = "captured"
 
@@ -33,9 +32,12 @@ def prepare(notes: list[str]) -> None:
     dist.Backend.register_backend(BACKEND, _made, devices=["cpu", "cuda"])
     _replace("init_process_group", _begun(distributed_c10d.init_process_group))
     _replace("new_group", _on_our_backend(distributed_c10d.new_group))
+    _replace("get_backend", _backend)
     _replace("init_device_mesh", really(device_mesh.init_device_mesh))
     torch.multiprocessing.spawn = _spawned  # type: ignore[assignment]
     _objects()
+    vars(_op_schema)["_rebuild_tensor_from_dtensor_meta"] = _shape_of
+    vars(_dispatch)["run_dtensor_rng_op"] = lambda begin, end, draw, *args, **words: draw(*args, **words)
     for kind, part in ((DTensor, "_local_tensor"), (AsyncCollectiveTensor, "elem")):
         kind.device = property(_device_of(part))  # type: ignore[assignment]
     for name in ("__init__", "__getitem__", "_flatten", "_unflatten"):
@@ -45,6 +47,12 @@ def prepare(notes: list[str]) -> None:
 
 def _made(store: Any, rank: int, ranks: int, timeout: Any) -> CapturedGroup:
     return CapturedGroup(rank, ranks)
+
+
+def _shape_of(spec: Any) -> torch.Tensor:
+    """A tensor of many ranks where only its shape is asked for: on no device, as some rules draw numbers there."""
+    known = spec.tensor_meta
+    return torch.empty_strided(known.shape, known.stride, dtype=known.dtype, device="meta")
 
 
 def _device_of(part: str) -> Callable[[Any], Any]:
@@ -60,24 +68,25 @@ def _replace(name: str, made: Any) -> None:
             setattr(module, name, made)
 
 
-def really(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that runs on the processor as it is, with values."""
-
-    def run(*args: Any, **words: Any) -> Any:
-        with _disable_current_modes(), unset_fake_temporarily():
-            return function(*args, **words)
-
-    return run
-
-
 def _begun(old: Callable[..., Any]) -> Callable[..., Any]:
     def begin(*args: Any, **words: Any) -> None:
         rank, ranks = (words.get(name.lower(), os.environ.get(name)) for name in ("RANK", "WORLD_SIZE"))
         if rank is None or ranks is None:
             raise RanksNotSaid("the program trains on several ranks: say of how many it is one, as in --ranks 8")
         old(BACKEND, store=dist.HashStore(), rank=int(rank), world_size=int(ranks))
+        _default().asked = (*args, words.get("backend"))[0] or _default().asked
 
     return begin
+
+
+def _default() -> CapturedGroup:
+    found: Any = distributed_c10d._get_default_group()
+    return found  # type: ignore[no-any-return]
+
+
+def _backend(group: Any = None) -> dist.Backend:
+    """The backend that a program asked for: its own code, and PyTorch's, sends what that one is able to."""
+    return dist.Backend(getattr(group or _default(), "asked", "nccl"))
 
 
 def _spawned(function: Callable[..., Any], args: tuple[Any, ...] = (), *others: Any, **words: Any) -> None:
@@ -88,7 +97,10 @@ def _spawned(function: Callable[..., Any], args: tuple[Any, ...] = (), *others: 
 def _on_our_backend(old: Callable[..., Any]) -> Callable[..., Any]:
     def new(ranks: Any = None, timeout: Any = None, *args: Any, **words: Any) -> Any:
         kept = {name: words[name] for name in ("use_local_synchronization", "group_desc") if name in words}
-        return old(ranks, timeout, BACKEND, **kept)
+        made = old(ranks, timeout, BACKEND, **kept)
+        if isinstance(made, CapturedGroup):
+            made.asked = (*args, words.get("backend"))[0] or _default().asked
+        return made
 
     return new
 
