@@ -1,4 +1,4 @@
-"""Fine-tunes adapters with transformers and PEFT: torchrun --nproc-per-node 2 examples/finetune_lora.py MODEL SEQUENCE."""
+"""Fine-tunes adapters: torchrun --nproc-per-node 2 examples/finetune_lora.py MODEL SEQUENCE."""
 
 import sys
 
