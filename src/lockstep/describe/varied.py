@@ -19,14 +19,14 @@ from typing import Any
 
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.plain import Json
-from lockstep.describe.captured import PACKED, RECORD, Captured, Life, Operation, read_captured
+from lockstep.describe.captured import COLLECTIVES, PACKED, SIZES, Captured, Life, Operation, read_captured
+from lockstep.describe.events import Numbers, places
 from lockstep.describe.growing import Growth, Many, Uneven
 
 VARIED = "varied.json"
+SMALLEST_B = 1 << 20
 COUNTS = ("parameters", "trained_parameters")
 """Numbers that the program says of itself."""
-ALL, NOT_HERE = -1, -2
-"""In place of how many events ago one was recorded: all of a stream, and an event from before the step."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,26 @@ class Varied:
             return steps[values.index(target)]
         growth = Growth(values, target, counts=len({len(calls) for calls, _ in steps}) > 1)
         try:
-            return growth.at_target(steps)
+            found = growth.at_target(steps)
+            if growth.counts:
+                _of_one_size(found[0], [calls for calls, _ in steps])
+            return found
         except Uneven as error:
             why = _why(growth, [calls for calls, _ in steps]) or str(error)
             given = ", ".join(map(str, values))
             raise BadInput(f"the step with {name}={target} does not follow from {given}: {why}", "--at") from None
+
+
+def _of_one_size(found: Many, steps: Sequence[Many]) -> None:
+    """Raises Uneven where collectives grow with the number of layers: more of them may be cut into several.
+
+    Buckets of gradients are, which grow until they are full; none is smaller than SMALLEST_B when it is cut.
+    """
+    known = {(words[0], shapes) for calls in steps for words, _, _, shapes, *_ in calls if words[0] in COLLECTIVES}
+    for (name, phase, _), _, _, shapes, *_ in found:
+        of_B = sum(prod(sizes) * SIZES.get(dtype, 1) for sizes, dtype in shapes)
+        if name in COLLECTIVES and (name, shapes) not in known and of_B > SMALLEST_B:
+            raise Uneven(f"{name} ({phase}) grows with it, and more may be cut into several, as buckets are")
 
 
 def _why(growth: Growth, steps: Sequence[Many]) -> str:
@@ -113,25 +128,19 @@ def _calls(step: Captured) -> Many:
         made[life.born].append((life.size_B, life.category))
         if life.died is not None:
             freed[life.died].append((life.size_B, life.category))
-    events: dict[int, int] = {}
-    found, records = list[Any](), 0
-    for at, one in enumerate((*step.operations, Operation("", "", "", 0, 0))):
-        back = records - events[one.event] if one.event in events else NOT_HERE if one.event else ALL
-        if one.name == RECORD:
-            records += 1
-            events[one.event], back = records, 0
-        shapes = Many(one.tensors())
+    operations, found = (*step.operations, Operation("", "", "", 0, 0)), list[Any]()
+    for at, (one, place) in enumerate(zip(operations, places(operations), strict=True)):
         words = (one.name, one.phase, one.group)
-        numbers = (one.reads, one.flops, int(one.causal), one.stream, back)
-        found.append((words, numbers, shapes, Many(made[at]), Many(freed[at])))
+        numbers = (one.reads, one.flops, int(one.causal), one.stream)
+        found.append((words, numbers, place, Many(one.tensors()), Many(made[at]), Many(freed[at])))
     return Many(found)
 
 
 def _operations(calls: Many) -> tuple[tuple[Operation, ...], tuple[Life, ...]]:
     """Calls and tensors again. Of tensors of one size and category that live at once, the first made goes first."""
-    operations, lives, records = list[Operation](), list[Life](), 0
+    operations, lives, event_of = list[Operation](), list[Life](), Numbers()
     living = defaultdict[Any, list[int]](list)
-    for at, (words, numbers, shapes, made, freed) in enumerate(calls):
+    for at, (words, numbers, place, shapes, made, freed) in enumerate(calls):
         for one in made:
             living[one].append(len(lives))
             lives.append(Life(one[0], at, None, one[1]))
@@ -141,11 +150,9 @@ def _operations(calls: Many) -> tuple[tuple[Operation, ...], tuple[Life, ...]]:
             mine = living[one].pop(0)
             lives[mine] = replace(lives[mine], died=at)
         name, phase, group = words
-        reads, flops, causal, stream, back = numbers
-        records += name == RECORD
+        reads, flops, causal, stream = numbers
         text = ";".join("x".join(map(str, sizes)) + f":{dtype}" for sizes, dtype in shapes)
-        event = records - back if back >= 0 else back - ALL
-        operations.append(Operation(name, phase, text, reads, flops, bool(causal), stream, event, group))
+        operations.append(Operation(name, phase, text, reads, flops, bool(causal), stream, event_of(place), group))
     return tuple(operations[:-1]), tuple(lives)
 
 

@@ -70,7 +70,8 @@ def _replace(name: str, made: Any) -> None:
 
 def _begun(old: Callable[..., Any]) -> Callable[..., Any]:
     def begin(*args: Any, **words: Any) -> None:
-        rank, ranks = (words.get(name.lower(), os.environ.get(name)) for name in ("RANK", "WORLD_SIZE"))
+        said = {name: int(words.get(name.lower(), -1)) for name in ("RANK", "WORLD_SIZE")}  # -1: not said.
+        rank, ranks = (number if number >= 0 else os.environ.get(name) for name, number in said.items())
         if rank is None or ranks is None:
             raise RanksNotSaid("the program trains on several ranks: say of how many it is one, as in --ranks 8")
         old(BACKEND, store=dist.HashStore(), rank=int(rank), world_size=int(ranks))
