@@ -196,6 +196,28 @@ def test_parameters_that_no_optimizer_has_are_not_trained(capture: Capture) -> N
     assert (program["parameters"], program["trained_parameters"]) == (2 * WIDTH * WIDTH, WIDTH * WIDTH)
 
 
+MARKED = (
+    """
+import torch
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x).square().mean()
+net = Net(64, 64, bias=False)
+net.weight.of_an_expert = True
+net.cuda()
+net.weight.data = net.weight.data.clone()
+assert net.weight.of_an_expert
+batch = lambda: torch.randn(8, 64, device="cuda")
+"""
+    + STEP
+)
+
+
+def test_what_a_program_marks_a_parameter_with_stays_where_it_moves(capture: Capture) -> None:
+    """As of experts, whose gradients other ranks sum, and of norms between tensor-parallel ranks."""
+    assert capture(MARKED).flops == 2 * PRODUCT
+
+
 LAZY = (
     """
 import sys, torch
@@ -330,7 +352,8 @@ RANDOM = """
 import torch
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
-torch.distributed.init_process_group("nccl")
+torch.distributed.init_process_group("nccl", rank=-1, world_size=-1)
+assert torch.distributed.get_world_size() == 4
 assert torch.distributed.is_nccl_available() and torch.cuda.nccl.version() >= (2, 10)
 assert torch.distributed.get_backend() is torch.distributed.Backend.NCCL
 for_objects = torch.distributed.new_group(backend="gloo")
@@ -346,6 +369,7 @@ optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(3):
     x = distribute_tensor(torch.randn(32, 64, device="cuda"), mesh, [Shard(0)])
     x = torch.nn.functional.dropout(x, 0.1).to_local()
+    x = x + torch.randn(8, 64, device="cuda", generator=torch.Generator("cuda").manual_seed(1))
     every = torch.distributed.nn.functional.all_gather(net(x))
     sum(one.square().mean() for one in every).backward()
     optimizer.step()
