@@ -174,6 +174,34 @@ def test_data_that_is_put_on_the_card_as_it_is_read_is_there(capture: Capture) -
     assert sum(one.size_B == ROWS * WIDTH * 4 for one in found.lives if one.category == "activations") >= 2
 
 
+DATASET = (
+    """
+import torch
+class Data(torch.utils.data.Dataset):
+    def __init__(self):
+        self.rows, self.labels = torch.randn(64, 64), torch.arange(64) % 7
+    def __len__(self):
+        return 64
+    def __getitem__(self, at):
+        label = int(self.labels[at])
+        assert label == at % 7
+        return torch.from_numpy(self.rows[at].numpy()), label if int(self.rows[at].argmax()) >= 0 else None
+data = iter(torch.utils.data.DataLoader(Data(), batch_size=8))
+class Net(torch.nn.Linear):
+    def forward(self, batch):
+        assert batch[1].tolist() == [0, 1, 2, 3, 4, 5, 6, 0] or batch[1].tolist()[0] > 0
+        return super().forward(batch[0].cuda()).square().mean()
+net = Net(64, 64, bias=False).cuda()
+batch = lambda: next(data)
+"""
+    + STEP
+)
+
+
+def test_data_that_a_program_holds_in_tensors_is_read_with_its_values(capture: Capture) -> None:
+    assert capture(DATASET).flops == 2 * PRODUCT
+
+
 REFERENCE = (
     """
 import copy, torch

@@ -24,13 +24,14 @@ import torch.utils.backend_registration as registration
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
+from torch.utils._pytree import tree_leaves, tree_map
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
 from lockstep.run.capture.cuda import SEEN, Generator, answer, index
 from lockstep.run.capture.kernels import kernels
 from lockstep.run.capture.moving import set_data, swapping
-from lockstep.run.capture.real import Real, listed, loading, really
+from lockstep.run.capture.real import Real, is_without, listed, loading, really, with_values
 from lockstep.run.capture.values import no_told_size
 
 NAME = "gpu_of_the_catalog"
@@ -87,11 +88,11 @@ class Pretence(TorchFunctionMode):
             words["device"] = _card(words["device"])
         args = _inside(tuple(args))
         no_told_size(getattr(function, "__name__", ""), (*args, *words.values()))
-        if not Real.depth or not any(
-            type(one) is torch.device and one.type == NAME for one in (*args, *words.values())
-        ):
+        if Real.depth:
+            args, words = tree_map(with_values, (args, words))
+        if not Real.depth or not any(map(is_without, tree_leaves((args, words)))):
             return called(*args, **words)
-        with ExitStack() as modes:  # Data that is put on the card as it is read.
+        with ExitStack() as modes:  # Data that is put on the card as it is read, or has no values.
             for one in self.modes:
                 modes.enter_context(one)
             return called(*args, **words)
