@@ -279,6 +279,28 @@ def test_cuda_graphs_are_refused_and_their_type_may_be_named(capture: Capture) -
         capture("import torch\ndef kept() -> torch.cuda.CUDAGraph | None:\n    pass\ntorch.cuda.CUDAGraph()\n")
 
 
+SPREAD = """
+import torch
+q = torch.nn.Parameter(torch.randn(2, 4, 64, 16, device="cuda", dtype=torch.bfloat16))
+prefix = torch.randn(1, 4, 10, 16, device="cuda", dtype=torch.bfloat16)
+rows = torch.randn(8, 64, 16, device="cuda", dtype=torch.bfloat16)
+optimizer = torch.optim.SGD([q], lr=0.1)
+for _ in range(3):
+    out = torch.nn.functional.scaled_dot_product_attention(q, prefix, prefix)
+    (out.view(8, 64, 16) + torch.nn.functional.scaled_dot_product_attention(rows, rows, rows)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_attention_that_no_fused_kernel_takes_is_two_products(capture: Capture) -> None:
+    """Keys of one row for queries of two; and tensors without heads."""
+    found = capture(SPREAD)
+    assert not [one for one in found.operations if "attention" in one.name]
+    product, others = 2 * 2 * 4 * 64 * 10 * 16, 2 * 8 * 64 * 64 * 16
+    assert flops_by_phase(found) == {"forward": 2 * product + 2 * others, "backward": 2 * product}
+
+
 SEQUENCES = """
 import torch
 from torch.nn.attention.varlen import varlen_attn
