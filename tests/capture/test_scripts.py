@@ -174,6 +174,34 @@ def test_data_that_is_put_on_the_card_as_it_is_read_is_there(capture: Capture) -
     assert sum(one.size_B == ROWS * WIDTH * 4 for one in found.lives if one.category == "activations") >= 2
 
 
+DATASET = (
+    """
+import torch
+class Data(torch.utils.data.Dataset):
+    def __init__(self):
+        self.rows, self.labels = torch.randn(64, 64), torch.arange(64) % 7
+    def __len__(self):
+        return 64
+    def __getitem__(self, at):
+        label = int(self.labels[at])
+        assert label == at % 7
+        return torch.from_numpy(self.rows[at].numpy()), label if int(self.rows[at].argmax()) >= 0 else None
+data = iter(torch.utils.data.DataLoader(Data(), batch_size=8))
+class Net(torch.nn.Linear):
+    def forward(self, batch):
+        assert batch[1].tolist() == [0, 1, 2, 3, 4, 5, 6, 0] or batch[1].tolist()[0] > 0
+        return super().forward(batch[0].cuda()).square().mean()
+net = Net(64, 64, bias=False).cuda()
+batch = lambda: next(data)
+"""
+    + STEP
+)
+
+
+def test_data_that_a_program_holds_in_tensors_is_read_with_its_values(capture: Capture) -> None:
+    assert capture(DATASET).flops == 2 * PRODUCT
+
+
 REFERENCE = (
     """
 import copy, torch
@@ -194,6 +222,28 @@ def test_parameters_that_no_optimizer_has_are_not_trained(capture: Capture) -> N
     """Of a reference model, whose parameters would have gradients if one were asked for."""
     program = capture(REFERENCE).program
     assert (program["parameters"], program["trained_parameters"]) == (2 * WIDTH * WIDTH, WIDTH * WIDTH)
+
+
+MARKED = (
+    """
+import torch
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x).square().mean()
+net = Net(64, 64, bias=False)
+net.weight.of_an_expert = True
+net.cuda()
+net.weight.data = net.weight.data.clone()
+assert net.weight.of_an_expert
+batch = lambda: torch.randn(8, 64, device="cuda")
+"""
+    + STEP
+)
+
+
+def test_what_a_program_marks_a_parameter_with_stays_where_it_moves(capture: Capture) -> None:
+    """As of experts, whose gradients other ranks sum, and of norms between tensor-parallel ranks."""
+    assert capture(MARKED).flops == 2 * PRODUCT
 
 
 LAZY = (
@@ -227,6 +277,28 @@ def test_weights_that_a_program_reads_from_a_file_by_itself_are_loaded(capture: 
 def test_cuda_graphs_are_refused_and_their_type_may_be_named(capture: Capture) -> None:
     with pytest.raises(BadInput, match=r"CUDA graphs run kernels again .* at train.py:4"):
         capture("import torch\ndef kept() -> torch.cuda.CUDAGraph | None:\n    pass\ntorch.cuda.CUDAGraph()\n")
+
+
+SPREAD = """
+import torch
+q = torch.nn.Parameter(torch.randn(2, 4, 64, 16, device="cuda", dtype=torch.bfloat16))
+prefix = torch.randn(1, 4, 10, 16, device="cuda", dtype=torch.bfloat16)
+rows = torch.randn(8, 64, 16, device="cuda", dtype=torch.bfloat16)
+optimizer = torch.optim.SGD([q], lr=0.1)
+for _ in range(3):
+    out = torch.nn.functional.scaled_dot_product_attention(q, prefix, prefix)
+    (out.view(8, 64, 16) + torch.nn.functional.scaled_dot_product_attention(rows, rows, rows)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_attention_that_no_fused_kernel_takes_is_two_products(capture: Capture) -> None:
+    """Keys of one row for queries of two; and tensors without heads."""
+    found = capture(SPREAD)
+    assert not [one for one in found.operations if "attention" in one.name]
+    product, others = 2 * 2 * 4 * 64 * 10 * 16, 2 * 8 * 64 * 64 * 16
+    assert flops_by_phase(found) == {"forward": 2 * product + 2 * others, "backward": 2 * product}
 
 
 SEQUENCES = """
@@ -330,7 +402,8 @@ RANDOM = """
 import torch
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
-torch.distributed.init_process_group("nccl")
+torch.distributed.init_process_group("nccl", rank=-1, world_size=-1)
+assert torch.distributed.get_world_size() == 4
 assert torch.distributed.is_nccl_available() and torch.cuda.nccl.version() >= (2, 10)
 assert torch.distributed.get_backend() is torch.distributed.Backend.NCCL
 for_objects = torch.distributed.new_group(backend="gloo")
@@ -346,6 +419,7 @@ optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(3):
     x = distribute_tensor(torch.randn(32, 64, device="cuda"), mesh, [Shard(0)])
     x = torch.nn.functional.dropout(x, 0.1).to_local()
+    x = x + torch.randn(8, 64, device="cuda", generator=torch.Generator("cuda").manual_seed(1))
     every = torch.distributed.nn.functional.all_gather(net(x))
     sum(one.square().mean() for one in every).backward()
     optimizer.step()

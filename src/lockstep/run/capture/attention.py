@@ -29,9 +29,18 @@ class Attention:
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
             )
         query, key, value = (_cast(one) for one in (query, key, value))
-        if enable_gqa and key.shape[-3] != query.shape[-3] and (self.first != "cudnn" or query.dtype not in HALVES):
+        if (
+            enable_gqa
+            and query.dim() == 4
+            and key.shape[-3] != query.shape[-3]
+            and (self.first != "cudnn" or query.dtype not in HALVES)
+        ):
             repeats = query.shape[-3] // key.shape[-3]
             key, value = (one.repeat_interleave(repeats, -3) for one in (key, value))
+        if not _fits(query, key, value, enable_gqa):
+            return aten._scaled_dot_product_attention_math(
+                query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            )[0]
         grads = any(one.requires_grad for one in (query, key, value)) and torch.is_grad_enabled()
         fused = bool(self.first) and query.dtype in HALVES and query.shape[-1] <= MOST_HEAD
         cudnn = self.first == "cudnn" and not getattr(attn_mask, "requires_grad", False)
@@ -59,3 +68,9 @@ def _cast(one: Any) -> Any:
     if torch.is_autocast_enabled("cuda") and one.is_floating_point():
         return one.to(torch.get_autocast_dtype("cuda"))
     return one
+
+
+def _fits(query: Any, key: Any, value: Any, enable_gqa: bool) -> bool:
+    """Whether a fused kernel takes tensors of these shapes: rows and heads are not spread over others."""
+    batches = {tuple(one.shape[:1] if enable_gqa else one.shape[:2]) for one in (query, key, value)}
+    return query.dim() == key.dim() == value.dim() == 4 and len(batches) == 1

@@ -24,12 +24,14 @@ import torch.utils.backend_registration as registration
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
+from torch.utils._pytree import tree_leaves, tree_map
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
 from lockstep.run.capture.cuda import SEEN, Generator, answer, index
 from lockstep.run.capture.kernels import kernels
-from lockstep.run.capture.real import Real, listed, loading, really
+from lockstep.run.capture.moving import set_data, swapping
+from lockstep.run.capture.real import Real, is_without, listed, loading, really, with_values
 from lockstep.run.capture.values import no_told_size
 
 NAME = "gpu_of_the_catalog"
@@ -72,7 +74,7 @@ class Pretence(TorchFunctionMode):
             torch.Tensor.__deepcopy__: _copied,
             torch.nn.functional.embedding: partial(_dense, torch.nn.functional.embedding),
             torch.nn.functional.embedding_bag: partial(_dense, torch.nn.functional.embedding_bag),
-            torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
+            torch.Tensor.data.__set__: set_data,  # type: ignore[attr-defined]
             **{make: partial(_lifted, make) for make in (torch.tensor, torch.as_tensor, torch.asarray)},
         }
 
@@ -86,11 +88,11 @@ class Pretence(TorchFunctionMode):
             words["device"] = _card(words["device"])
         args = _inside(tuple(args))
         no_told_size(getattr(function, "__name__", ""), (*args, *words.values()))
-        if not Real.depth or not any(
-            type(one) is torch.device and one.type == NAME for one in (*args, *words.values())
-        ):
+        if Real.depth:
+            args, words = tree_map(with_values, (args, words))
+        if not Real.depth or not any(map(is_without, tree_leaves((args, words)))):
             return called(*args, **words)
-        with ExitStack() as modes:  # Data that is put on the card as it is read.
+        with ExitStack() as modes:  # Data that is put on the card as it is read, or has no values.
             for one in self.modes:
                 modes.enter_context(one)
             return called(*args, **words)
@@ -138,33 +140,6 @@ def _copied(one: torch.Tensor, known: dict[int, Any]) -> torch.Tensor:
 def _formatted(one: torch.Tensor, how: str) -> str:
     """A number in a text, which is asked for."""
     return format(one.item(), how) if one.dim() == 0 else object.__format__(one, how)
-
-
-def _set_data(one: torch.Tensor, made: torch.Tensor) -> None:
-    """`tensor.data = ...`: one of another device takes its place, as PyTorch's own code lets it on real devices."""
-    if one.device == made.device:
-        torch.Tensor.data.__set__(one, made)  # type: ignore[attr-defined]
-        return
-    with torch.no_grad():
-        other = made.detach()
-        other = torch.nn.Parameter(other, one.requires_grad) if isinstance(one, torch.nn.Parameter) else other
-    torch.utils.swap_tensors(one, other)
-
-
-def _swapping(old: Callable[..., None]) -> Callable[..., None]:
-    """Tensors that change places are forgotten by the memory of the fake mode, which would forbid it."""
-
-    def forget(one: torch.Tensor) -> None:
-        for known in weakref.getweakrefs(one):
-            if isinstance(known, weakref.KeyedRef) and isinstance(one, FakeTensor):
-                one.fake_mode.fake_tensor_converter.meta_converter.tensor_memo.pop(known.key, None)
-
-    def swap(*tensors: torch.Tensor) -> None:
-        for one in tensors:
-            forget(one)
-        old(*tensors)
-
-    return swap
 
 
 _ADDRESSES: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -232,7 +207,7 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     torch.UntypedStorage.data_ptr = _begin  # type: ignore[assignment, method-assign]
     # Functions of PyTorch that call it are run with the mode off.
     torch.nn.functional.scaled_dot_product_attention = attention
-    torch.utils.swap_tensors = _swapping(torch.utils.swap_tensors)
+    torch.utils.swap_tensors = swapping(torch.utils.swap_tensors)
     torch.load = loading(torch.load, NAME, lambda one: one.to(_card()))
     torch._utils._rebuild_tensor = really(torch._utils._rebuild_tensor)
     _autocast()

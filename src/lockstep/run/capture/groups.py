@@ -101,7 +101,7 @@ class CapturedGroup(dist.ProcessGroup):
     def __init__(self, rank: int, ranks: int) -> None:
         super().__init__(rank, ranks)  # type: ignore[call-arg]
         self._rank, self._ranks, self.asked = rank, ranks, "nccl"
-        self.stream, self.name = Stream(), ""
+        self.stream, self.called = Stream(), ""
 
     def rank(self) -> int:
         """This process's place in the group."""
@@ -114,8 +114,8 @@ class CapturedGroup(dist.ProcessGroup):
     @property
     def pg_name(self) -> str:
         """The group's name in this program, also while it is ended."""
-        self.name = str(dist.distributed_c10d._world.pg_names.get(self, self.name))
-        return self.name
+        self.called = str(dist.distributed_c10d._world.pg_names.get(self, self.called))
+        return self.called
 
     group_name = pg_name  # type: ignore[assignment]
 

@@ -48,11 +48,11 @@ def know(one: torch.Tensor, found: torch.Tensor, count: list[int] | None = None)
     one.known = found, [_version(one)] if count is None else count  # type: ignore[attr-defined]
 
 
-def _own(one: FakeTensor, found: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+def _own(one: Any, found: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
     """The values that views of a tensor share with it, and their count."""
     if getattr(one, "known", (None,))[0] is not found:
         know(one, _copy(found))
-    return one.known  # type: ignore[attr-defined, no-any-return]
+    return one.known  # type: ignore[no-any-return]
 
 
 def _copy(real: torch.Tensor) -> torch.Tensor:

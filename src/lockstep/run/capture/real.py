@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from lockstep.run.capture.cuda import SEEN
+from lockstep.run.capture.known import value
 
 
 class Real:
@@ -33,6 +34,17 @@ def really(function: Callable[..., Any]) -> Callable[..., Any]:
             Real.depth -= 1
 
     return run
+
+
+def with_values(one: Any) -> Any:
+    """An argument of what runs so: data that was made before as it is, where its values are known."""
+    found = value(one) if isinstance(one, FakeTensor) and one.fake_device.type == "cpu" else None
+    return one if found is None else found
+
+
+def is_without(one: Any) -> bool:
+    """Whether an argument has no values, or is the card."""
+    return isinstance(one, FakeTensor) or (isinstance(one, torch.device) and one.type not in ("cpu", "meta"))
 
 
 def loading(old: Callable[..., Any], name: str, moved: Callable[[torch.Tensor], Any]) -> Callable[..., Any]:

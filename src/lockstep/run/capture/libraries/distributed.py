@@ -68,10 +68,15 @@ def _replace(name: str, made: Any) -> None:
             setattr(module, name, made)
 
 
+def _said(words: dict[str, Any], name: str) -> Any:
+    """A number in a call, or as a launcher says it; -1 is none."""
+    found = words.get(name.lower(), -1)
+    return os.environ.get(name) if found == -1 else found
+
+
 def _begun(old: Callable[..., Any]) -> Callable[..., Any]:
     def begin(*args: Any, **words: Any) -> None:
-        said = {name: int(words.get(name.lower(), -1)) for name in ("RANK", "WORLD_SIZE")}  # -1: not said.
-        rank, ranks = (number if number >= 0 else os.environ.get(name) for name, number in said.items())
+        rank, ranks = (_said(words, name) for name in ("RANK", "WORLD_SIZE"))
         if rank is None or ranks is None:
             raise RanksNotSaid("the program trains on several ranks: say of how many it is one, as in --ranks 8")
         old(BACKEND, store=dist.HashStore(), rank=int(rank), world_size=int(ranks))
