@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from lockstep.price.layout.captured import WIDE_WORKSPACE_B, WORKSPACE_B
 from lockstep.price.layout.memory import FRAMEWORK_B, SLACK_FRAC
 from lockstep.show.verbs.capture import CapturedMemory
 
-pytest.importorskip("torch", minversion="2.9")
+torch = pytest.importorskip("torch", minversion="2.9")
 
 TOKENS, HIDDEN, WIDE, LAYERS = 512, 256, 1024, 3
 MODEL = """
@@ -472,3 +473,14 @@ def test_files_that_are_no_captures_are_refused(tmp_path: Path, captured: Captur
     with pytest.raises(BadInput, match="is not a capture"):
         read_captured(tmp_path / "text.capture")
     assert json.loads(json.dumps(captured().to_dict()))["memory"]["fits"] is True
+
+
+def test_autocast_casts_what_pytorch_casts() -> None:
+    """By the lists of PyTorch's own header: joined tensors and grouped products, for two, are on none of them."""
+    from lockstep.run.capture.autocast import LISTS
+
+    text = (Path(torch.__file__).parent / "include/ATen/autocast_mode.h").read_text("utf-8")
+    names = {"half": "LOWER_PRECISION_FP", "wide": "FP32", "in_fp32": "FP32_SET_OPT_DTYPE", "widest": "PROMOTE"}
+    for how, name in names.items():
+        (body,) = re.findall(rf"#define AT_FORALL_{name}\(_\)(.*?)\n\n", text, re.DOTALL)
+        assert {*LISTS[how]} == {*re.findall(r"_\((\w+)", body)}, how
