@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,6 +112,16 @@ def test_recomputation_is_a_phase_of_its_own_and_saves_what_blocks_hold(captured
     assert again.flops - whole.flops in (LAYERS * up, LAYERS * 2 * up)
     assert again.by_phase["recompute"] > 0
     assert again.by_category["activations"] < whole.by_category["activations"]
+
+
+def test_operations_are_told_by_the_module_that_makes_them_or_whose_gradients_they_make(captured: Captured) -> None:
+    products = Counter((one.phase, one.module) for one in captured("recompute").captured.operations if one.flops)
+    for name in (f"blocks.{at}.{part}" for at in range(LAYERS) for part in ("up", "down")):
+        assert products["forward", name] == 1
+        # Nobody needs the gradient of the data.
+        assert products["backward", name] == 2 - (name == "blocks.0.up")
+        assert products["recompute", name] == name.endswith("up")
+    assert {name for _, name in products} == {f"blocks.{at}.{part}" for at in range(LAYERS) for part in ("up", "down")}
 
 
 def test_autocast_runs_products_in_half_precision_and_keeps_casts_of_weights(captured: Captured) -> None:

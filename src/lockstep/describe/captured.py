@@ -1,8 +1,9 @@
 """`Captured`: a training step as a program does it, read from the file that `lockstep capture` wrote.
 
 A zip of `program.json` (what ran, on which card, what it asked), `operations.csv` (name, phase, shapes of what is read
-and given, FLOPs, in order) and `tensors.csv` (bytes on the card, rounded as its allocator does; the operations between
-which a tensor lives; what it is). The peak is the largest sum of bytes that live at once.
+and given, FLOPs, in order), `modules.txt` (the module of each of them) and `tensors.csv` (bytes on the card, rounded as
+its allocator does; the operations between which a tensor lives; what it is). The peak is the largest sum of bytes that
+live at once.
 """
 
 from __future__ import annotations
@@ -12,24 +13,23 @@ import io
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 
-SCHEMA = 2
+SCHEMA = 3
 SIZES = {
     "float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2,
 }  # fmt: skip
 """Bytes of an element; 1 of all other formats."""
-PROGRAM, OPERATIONS, TENSORS = "program.json", "operations.csv", "tensors.csv"
+PROGRAM, OPERATIONS, MODULES, TENSORS = "program.json", "operations.csv", "modules.txt", "tensors.csv"
 FIELDS: dict[str, type] = {
     "script torch untimed": str,
     "parameters trained_parameters rank ranks": int,
@@ -47,7 +47,6 @@ COLLECTIVES = (
 )
 MOST_B = 1 << 30
 """Bytes of a part of the file, unpacked."""
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,8 @@ class Operation:
     """What a row without work records or waits for; 0 is all that is in the stream."""
     group: str = ""
     """The ranks of a collective, by their name in the program."""
+    module: str = ""
+    """The module whose forward pass makes it, or made what it is the gradient of; empty where none did."""
 
     @property
     def is_order(self) -> bool:
@@ -178,8 +179,9 @@ def read_captured(path: str | Path) -> Captured:
             if not isinstance(program, dict) or program.get("schema") != SCHEMA:
                 raise BadInput(f"is a capture of another schema than {SCHEMA}; capture the program again", str(path))
             _check(program)
-            operations = _rows(_part(file, OPERATIONS), _operation)
-            lives = _rows(_part(file, TENSORS), _life)
+            calls = zip(_rows(_part(file, OPERATIONS)), _part(file, MODULES).split("\n"), strict=True)
+            operations = tuple(_operation(row, module) for row, module in calls)
+            lives = tuple(map(_life, _rows(_part(file, TENSORS))))
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
         raise BadInput(f"is not a capture of a training step: {error}", str(path)) from None
     unknown = {one.group for one in operations} - {""} - {one["name"] for one in program["groups"]}
@@ -207,13 +209,14 @@ def _part(file: zipfile.ZipFile, name: str) -> str:
     return file.read(name).decode()
 
 
-def _rows(text: str, make: Callable[[dict[str, str]], Row]) -> tuple[Row, ...]:
-    return tuple(make(row) for row in csv.DictReader(io.StringIO(text, newline="")))
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    return csv.DictReader(io.StringIO(text, newline=""))
 
 
-def _operation(row: dict[str, str]) -> Operation:
+def _operation(row: dict[str, str], module: str) -> Operation:
     reads, flops, causal, stream, event = (int(row[name]) for name in ("reads", "flops", "causal", "stream", "event"))
-    return Operation(row["name"], row["phase"], row["shapes"], reads, flops, bool(causal), stream, event, row["group"])
+    last = stream, event, row["group"], module
+    return Operation(row["name"], row["phase"], row["shapes"], reads, flops, bool(causal), *last)
 
 
 def _life(row: dict[str, str]) -> Life:
