@@ -11,7 +11,7 @@ from itertools import groupby
 
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload import Experts, Operation
-from lockstep.describe.workload.graph import QKV, has_gate
+from lockstep.describe.workload.graph import QKV, UP
 from lockstep.describe.workload.operation import Width
 from lockstep.describe.workload.weight import Cut, ways
 from lockstep.price.kernels.clock import Work
@@ -21,7 +21,7 @@ from lockstep.price.kernels.norms import norm_work, stream_norm_work
 from lockstep.price.kernels.shard import Passes, Shard
 from lockstep.price.kernels.slots import inner_work, slot_work, stream_work
 from lockstep.price.layout import way
-from lockstep.price.layout.sharing import repeats_heads
+from lockstep.price.layout.sharing import one_product, repeats_heads
 
 NOTHING = Passes(Work(), Work())
 CORES = ("core", "crossing core", "scan")
@@ -50,10 +50,9 @@ def operation_works(shard: Shard, operations: Iterable[Operation]) -> Iterator[t
 
 def _kernel(shard: Shard, one: Operation) -> str:
     """The kernel of a product; "" for what is none."""
-    habits = shard.recipe.habits
-    apart = habits.own_projections and one.part in ("mixer", "dense") and has_gate(shard.model)
-    joint = habits.joint_qkv and one.beside == QKV
-    return one.name if apart and one.beside and not joint else one.beside
+    word = {QKV: "qkv", UP: "gate_up"}.get(one.beside)
+    apart = word and one.part in ("mixer", "dense") and not one_product(shard.recipe, shard.model, word)
+    return one.name if apart else one.beside
 
 
 def elements(shard: Shard, one: Operation) -> Number:
