@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from lockstep.base.types.arrays import Number
 from lockstep.price.kernels.shard import Passes, Shard
-from lockstep.price.kernels.slots import slot_work, stream_work
+from lockstep.price.kernels.slots import inner_work, stream_work
 
 
 def norm_work(shard: Shard, numbers: Number, count: Number = 1) -> Passes:
     """`count` norms over so many numbers each."""
-    return slot_work(shard, "norm", numbers, count) + slot_work(shard, "norm_weight", numbers, count)
+    return inner_work(shard, "norm", numbers, count) + inner_work(shard, "norm_weight", numbers, count)
 
 
 def stream_norm_work(shard: Shard, numbers: Number, count: Number = 1) -> Passes:

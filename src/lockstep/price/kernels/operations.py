@@ -87,20 +87,30 @@ def _product(shard: Shard, several: Sequence[Operation]) -> Passes:
 
 def _norms(shard: Shard, one: Operation) -> Passes:
     """Norms of the stream, or of what products give."""
-    count, work = len(one.widths), stream_norm_work if one.does == "norm" else norm_work
-    return work(shard, elements(shard, one) / count, count)
+    count, placement = len(one.widths), shard.model.norm_placement
+    of_stream = {"output": 0, "sandwich": count - count // 2}.get(placement, count) if one.does == "norm" else 0
+    numbers = elements(shard, one) / count
+    return stream_norm_work(shard, numbers, of_stream) + norm_work(shard, numbers, count - of_stream)
 
 
 def _residual(shard: Shard, one: Operation) -> Passes:
     """The slot is two sums, under torch.autocast of half precision with the stream."""
-    count = len(one.widths)
-    work = inner_work if "mixed" in way(shard.recipe, shard.model, "residual").parts else stream_work
-    return work(shard, "residual", elements(shard, one) / count, count / 2)
+    count, model = len(one.widths), shard.model
+    numbers = elements(shard, one) / count
+    if "mixed" not in way(shard.recipe, model, "residual").parts:
+        return stream_work(shard, "residual", numbers, count / 2)
+    normed = model.norm_placement in ("output", "sandwich")
+    part = "normed" if normed else "parallel" if model.parallel_block else "mixed"
+    return inner_work(shard, "residual", numbers, count / 2, part=part)
 
 
 def _joined_gradients(shard: Shard, one: Operation) -> Passes:
-    """Gradients of what one product gives, copied together."""
-    return Passes(Work(), shard.clock.stream(2.0 * elements(shard, one) * shard.clock.element_B))
+    """Gradients of what one product gives, copied together; of products of their own those of what was turned."""
+    numbers, kernels, recipe = elements(shard, one), 1, shard.recipe
+    if not (shard.clock.stack.compiled or one.part == "crossing" or one_product(recipe, shard.model, "qkv")):
+        turned = one.widths[:2] if shard.model.positions == "rotary" else ()
+        numbers, kernels = _rows(shard, one) * _columns(shard, turned), len(turned)
+    return Passes(Work(), shard.clock.stream(2.0 * numbers * shard.clock.element_B, kernels))
 
 
 def _repeated_heads(shard: Shard, one: Operation) -> Passes:

@@ -47,17 +47,20 @@ def stream_work(shard: Shard, slot: str, elements: Number, count: Number = 1) ->
     return _where(found, wider_work(shard.clock, chosen, elements, count), casts(shard) | gives_fp32(shard))
 
 
-def inner_work(shard: Shard, slot: str, elements: Number, count: Number = 1, share: float = 1.0) -> Passes:
+def inner_work(
+    shard: Shard, slot: str, elements: Number, count: Number = 1, share: float = 1.0, part: str = "mixed"
+) -> Passes:
     """The same over what products give, which is half precision under torch.autocast.
 
     Args: `share`: of rotary embedding, what of each head is turned; without autocast the whole is priced as turned.
+    `part`: what of the way is run under it.
     """
     clock, chosen = shard.clock, way(shard.recipe, shard.model, slot)
     found = way_work(clock, chosen, elements, count)
     if not shard.recipe.habits.autocast:
         return found
-    if "mixed" in chosen.parts:
-        mixed = chosen.parts["mixed"]
+    if part in chosen.parts:
+        mixed = chosen.parts[part]
         other = way_work(clock, mixed, share * elements, count)
         if share < 1.0:
             for name, of in (("joined", share), ("rest", 1.0 - share)):
