@@ -68,10 +68,9 @@ class Gelu(nn.Module):
 def turn(x: Any, cos: Any, sin: Any) -> Any:
     """apply_rotary_pos_emb, of a part of each head."""
     part = cos.shape[-1]
-    turned, rest = x[..., :part], x[..., part:]
-    half = torch.cat((-turned[..., part // 2 :], turned[..., : part // 2]), dim=-1)
-    turned = turned * cos + half * sin
-    return torch.cat((turned, rest), dim=-1) if rest.shape[-1] else turned
+    if part < x.shape[-1]:
+        return torch.cat((turn(x[..., :part], cos, sin), x[..., part:]), dim=-1)
+    return x * cos + torch.cat((-x[..., part // 2 :], x[..., : part // 2]), dim=-1) * sin
 
 
 class Attention(nn.Module):

@@ -242,7 +242,8 @@ def _of_norms(model: Transformer, piece: Piece, kind: LayerKind, one: Operation)
         wider_B = (FP32_B - piece.element_B) * wide * (slot == "norm_weight")
         yield from _saved(piece, slot, "norms", count * model.hidden, "sequence", one.modules, wider_B)
     # Besides the layer's input, what other norms read and, for gradients of their weights, what they give.
-    again = norms * bool(piece.saves.get("norm_weight")) + (norms - 1) * (not piece.saves.get("norm"))
+    others = 0 if model.parallel_block else norms - 1
+    again = norms * bool(piece.saves.get("norm_weight")) + others * (not piece.saves.get("norm"))
     yield from _wider("norms of the fp32 stream", model, piece, times=again)
 
 
@@ -269,6 +270,9 @@ def _heads(model: Transformer, piece: Piece, kind: LayerKind, reads: Sequence[Te
     if piece.joint_qkv and turned and not (piece.repeated_heads and attention.kv_heads < attention.heads):
         yield Tensor("queries before rotary embedding", query.numbers, "tp")
         yield Tensor("keys before rotary embedding", key.numbers, "kv")
+        if model.rotary is not None and model.rotary.share_frac < 1.0 and piece.adapters is None:
+            # Heads that are joined lie head by head, and so does what comes out: the product reads a copy.
+            yield Tensor("attention output by token", attention.out_width, "tp")
     if not piece.repeated_heads or attention.kv_heads >= attention.heads:
         yield from reads
         return

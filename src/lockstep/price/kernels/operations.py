@@ -105,11 +105,17 @@ def _residual(shard: Shard, one: Operation) -> Passes:
 
 
 def _joined_gradients(shard: Shard, one: Operation) -> Passes:
-    """Gradients of what one product gives, copied together; of products of their own those of what was turned."""
-    numbers, kernels, recipe = elements(shard, one), 1, shard.recipe
-    if not (shard.clock.stack.compiled or one.part == "crossing" or one_product(recipe, shard.model, "qkv")):
-        turned = one.widths[:2] if shard.model.positions == "rotary" else ()
-        numbers, kernels = _rows(shard, one) * _columns(shard, turned), len(turned)
+    """Gradients of what one product gives, copied together, and once more where they were turned head by head; of
+    products of their own those of what was turned.
+    """
+    kernels, widths, turned = 1, one.widths, shard.model.positions == "rotary"
+    if one.part == "mixer" and _of_transformers(shard):
+        if not one_product(shard.recipe, shard.model, "qkv"):
+            widths = widths[:2] * turned
+            kernels = len(widths)
+        elif turned:
+            widths, kernels = widths * 2, 2
+    numbers = _rows(shard, one) * _columns(shard, widths)
     return Passes(Work(), shard.clock.stream(2.0 * numbers * shard.clock.element_B, kernels))
 
 
@@ -121,8 +127,21 @@ def _repeated_heads(shard: Shard, one: Operation) -> Passes:
 
 
 def _copied_heads(shard: Shard, one: Operation) -> Passes:
+    """In modules of transformers, what attention gives is copied where heads that are turned in part are joined, as it
+    then lies head by head; written attention copies queries and what it gives.
+    """
     queries, keys, _ = one.widths
-    return copied_heads(shard, _columns(shard, [queries]), _columns(shard, [keys]))
+    found, rotary = copied_heads(shard, _columns(shard, [queries]), _columns(shard, [keys])), shard.model.rotary
+    count = 1 * (rotary is not None and rotary.share_frac < 1.0) if shard.recipe.flash_attention else 2
+    if count and _of_transformers(shard):
+        numbers = _rows(shard, one) * _columns(shard, [queries])
+        found += shard.operations(numbers, 2.0 * count, 0.0, count, 0)
+    return found
+
+
+def _of_transformers(shard: Shard) -> bool:
+    """Whether it runs modules of transformers operation by operation."""
+    return shard.recipe.habits.own_projections and not shard.clock.stack.compiled
 
 
 def _rotary(shard: Shard, one: Operation) -> Passes:
