@@ -117,7 +117,7 @@ class Attention(nn.Module):
             looked = functional.scaled_dot_product_attention(
                 query, key, value, is_causal=True, enable_gqa=key.shape[1] < query.shape[1]
             ).transpose(1, 2)
-        return self.out(looked.reshape(x.shape[:-1] + (-1,)))
+        return self.out(looked.reshape((*x.shape[:-1], -1)))
 
     def written(self, query: Any, key: Any, value: Any) -> Any:
         """eager_attention_forward, with repeat_kv."""

@@ -13,21 +13,22 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import layers as program
 import pytest
 
-import layers as program
 import lockstep
 from lockstep.describe.captured import SIZES, Captured, Operation
 from lockstep.describe.hardware import cluster
 from lockstep.describe.stacks import stack
-from lockstep.describe.workload import Attention, Experts, Mlp, Transformer, kept_tensors
+from lockstep.describe.workload import Attention, Experts, Mlp, Transformer, kept_tensors, layer_weights
 from lockstep.describe.workload.architecture import Rotary
 from lockstep.price.kernels import calls, slots
 from lockstep.price.kernels.calls import VIEWS, call_works
 from lockstep.price.kernels.clock import Clock, Work
 from lockstep.price.kernels.rows import layer_rows
 from lockstep.price.kernels.shard import Passes, Shard
-from lockstep.price.layout import Job, Layout
+from lockstep.price.kernels.states import states_work
+from lockstep.price.layout import Job, Layout, Recipe
 from lockstep.price.layout.kept import piece
 from recipes import recipe_by
 
@@ -104,13 +105,18 @@ def question(name: str) -> tuple[Transformer, Any, Any]:
     return model, grid, recipe
 
 
+def moved_clock(recipe: Recipe) -> Moved:
+    """The clock of a recipe that counts bytes."""
+    clock = Clock.of(cluster("h100-sxm:1").device, recipe)
+    return Moved(**{one.name: getattr(clock, one.name) for one in fields(Clock)})
+
+
 def rows(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Passes]:
     """Bytes, kernels and FLOPs of the rows of a layer."""
     model, grid, recipe = question(name)
     monkeypatch.setattr(slots, "_factor", lambda *_: 1.0)
     monkeypatch.setattr(slots, "_taken", lambda _, way, side: way.passes[side])
-    clock = Clock.of(cluster("h100-sxm:1").device, recipe)
-    moved = Moved(**{one.name: getattr(clock, one.name) for one in fields(Clock)})
+    moved = moved_clock(recipe)
     found: dict[str, Passes] = defaultdict(lambda: Passes(Work(), Work()))
     (kind,) = set(Job(model, recipe, 1).kinds)
     for row in layer_rows(Shard(model, grid, recipe, moved), kind):
@@ -211,9 +217,27 @@ def test_what_a_layer_moves(captured: Captured, name: str, phase: str, monkeypat
         two = [sum(one.values(), Work()) for one in (ours, theirs)]
         (size_B, kernels), (moved_B, launched) = ((float(one.stream_s), float(one.kernels)) for one in two)
         if abs(size_B - moved_B) > MOVED * moved_B or abs(kernels - launched) > max(FEW, KERNELS * launched):
-            wrong.append(f"{group}: {size_B / TOKENS:,.0f} B a token, {kernels:g} kernels, captured "
-                         f"{moved_B / TOKENS:,.0f} and {launched:g}\n" + _told(ours) + _told(theirs))
+            wrong.append(
+                f"{group}: {size_B / TOKENS:,.0f} B a token, {kernels:g} kernels, captured "
+                f"{moved_B / TOKENS:,.0f} and {launched:g}\n" + _told(ours) + _told(theirs)
+            )
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_parameters_are_cast_once_and_their_gradients_brought_back(captured: Captured, name: str) -> None:
+    """Norms and biases are no operands of products in GPT-2's layers alone: their biases are cast with its matrices."""
+    model, grid, recipe = question(name)
+    (kind,) = set(Job(model, recipe, 1).kinds)
+    clock, weights = moved_clock(recipe), [one for one in layer_weights(model, kind) if "norm" not in one.name]
+    said = states_work(Shard(model, grid, recipe, clock), kind, sum(prod(one.shape) for one in weights))
+    shapes = weights_of_cached(name)
+    casts = [one for _, one in inside(captured, name) if "_to_copy" in one.name and one.tensors()[0][0] in shapes]
+    for phase in ("forward", "backward"):
+        moved_B = sum(
+            prod(shape) * SIZES[dtype] for one in casts if one.phase == phase for shape, dtype in one.tensors()
+        )
+        assert float(getattr(said, phase).stream_s) == pytest.approx(moved_B)
 
 
 def _told(works: dict[Any, Work]) -> str:
