@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,16 +32,16 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 class Norm(nn.Module):
-    """LlamaRMSNorm."""
+    """LlamaRMSNorm, or that of OLMo 2, which multiplies in fp32."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, wide: bool = False) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
+        self.weight, self.wide = nn.Parameter(torch.ones(width)), wide
 
     def forward(self, x: Any) -> Any:
         wide = x.to(torch.float32)
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
-        return self.weight * wide.to(x.dtype)
+        return (self.weight * wide).to(x.dtype) if self.wide else self.weight * wide.to(x.dtype)
 
 
 class Adapted(nn.Module):
@@ -89,7 +90,7 @@ class Attention(nn.Module):
         if "normed_heads" in case:
             self.query_norm, self.key_norm = Norm(HEAD), Norm(HEAD)
         if "normed_rows" in case:
-            self.query_norm, self.key_norm = Norm(HEADS * HEAD), Norm(KV_HEADS * HEAD)
+            self.query_norm, self.key_norm = Norm(HEADS * HEAD, wide=True), Norm(KV_HEADS * HEAD, wide=True)
         self.out = made(HEADS * HEAD, HIDDEN, **bias)
 
     def heads(self, x: Any) -> Any:
@@ -191,7 +192,7 @@ class Layer(nn.Module):
 
     def __init__(self, case: dict[str, Any]) -> None:
         super().__init__()
-        self.case, norm = case, nn.LayerNorm if "plain" in case else Norm
+        self.case, norm = case, nn.LayerNorm if "plain" in case else partial(Norm, wide="normed_outputs" in case)
         self.norm_1, self.norm_2, self.attention = norm(HIDDEN), norm(HIDDEN), Attention(case)
         plain = Plain(nn.GELU() if "parallel" in case else Gelu()) if "plain" in case else None
         gated = Experts() if "experts" in case else Gated(Adapted if "adapted" in case else nn.Linear)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from lockstep.base.types.arrays import Number
-from lockstep.describe.workload import Experts, Operation
+from lockstep.describe.workload import Experts, Operation, modules_of
 from lockstep.describe.workload.graph import QKV, UP
 from lockstep.describe.workload.operation import Width
 from lockstep.describe.workload.weight import Cut, ways
@@ -99,7 +99,7 @@ def _residual(shard: Shard, one: Operation) -> Passes:
     numbers = elements(shard, one) / count
     if "mixed" not in way(shard.recipe, model, "residual").parts:
         return stream_work(shard, "residual", numbers, count / 2)
-    normed = model.norm_placement in ("output", "sandwich")
+    normed = model.norm_placement in ("output", "sandwich") and not modules_of(model.model_type).wide_norms
     part = "normed" if normed else "parallel" if model.parallel_block else "mixed"
     return inner_work(shard, "residual", numbers, count / 2, part=part)
 
@@ -145,9 +145,9 @@ def _of_transformers(shard: Shard) -> bool:
 
 
 def _rotary(shard: Shard, one: Operation) -> Passes:
-    """Norms of queries and keys give fp32 under torch.autocast, as their weights are."""
+    """Norms of queries and keys give fp32 under torch.autocast, as their weights are, unless they round."""
     rotary = shard.model.rotary
-    if shard.model.attention.qk_norm != "none":
+    if shard.model.attention.qk_norm != "none" and not modules_of(shard.model.model_type).wide_norms:
         return stream_work(shard, "rotary", elements(shard, one))
     return inner_work(shard, "rotary", elements(shard, one), share=1.0 if rotary is None else rotary.share_frac)
 
