@@ -5,6 +5,7 @@ of the description and the tensors or operations of the capture.
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
@@ -19,7 +20,8 @@ import pytest
 import lockstep
 from lockstep.describe.captured import SIZES, Captured, Operation
 from lockstep.describe.hardware import cluster
-from lockstep.describe.stacks import stack
+from lockstep.describe.stacks import own_stack, stack
+from lockstep.describe.stacks.derived import derived
 from lockstep.describe.workload import Attention, Experts, Mlp, Transformer, kept_tensors, layer_weights
 from lockstep.describe.workload.architecture import Rotary
 from lockstep.price.kernels import calls, slots
@@ -238,6 +240,31 @@ def test_parameters_are_cast_once_and_their_gradients_brought_back(captured: Cap
             prod(shape) * SIZES[dtype] for one in casts if one.phase == phase for shape, dtype in one.tensors()
         )
         assert float(getattr(said, phase).stream_s) == pytest.approx(moved_B)
+
+
+SHOWN = {
+    "llama": {"norm": "written", "rotary": "written", "gate": "apart", "autocast": True, "own_projections": True,
+              "recompute": "none", "repeated_heads": False, "foreach_update": False, "cross_entropy": "eager"},
+    "llama_half": {"autocast": False, "attention": ["cudnn", "flash2"], "gradients_freed": True},
+    "llama_again": {"recompute": "full", "recompute_stops": True, "autocast": True},
+    "llama_written": {"scores": "written", "flash_attention": False, "repeated_heads": True},
+    "gpt2": {"norm": "split", "activation": "autocast", "own_projections": False},
+    "neox_half": {"norm": "split", "activation": "one", "rotary": "written", "autocast": False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_stack_is_derived_from_what_a_program_does(captured: Captured, name: str) -> None:
+    own = tuple(one for one in captured.operations if one.module.startswith(f"{name}.") or one.phase == "optimizer")
+    found = derived(replace(captured, operations=own), "step.capture")
+    shown = {one.name: one.value for one in found.shown}
+    assert SHOWN[name].items() <= shown.items()
+    assert not {*shown} & {*found.unknown}
+    # Its file is that of a stack which has all of this.
+    made = own_stack(tomllib.loads(found.toml))
+    assert made.like == found.like
+    said = {**made.manner, **made.switches, "recompute": made.recompute, "attention": list(made.attention)}
+    assert shown.items() <= said.items()
 
 
 def _told(works: dict[Any, Work]) -> str:

@@ -36,6 +36,7 @@ LISTS = {"catalog", "case", "stack", "validate"}
 SHORTER = {"60s": "3s"}
 """Time that all claims may take here: each of them is decided by `tests/evidence`."""
 CONFIG = Path(__file__).parents[1] / "workload" / "configs" / "phi3-mini.json"
+CAPTURE = Path(__file__).parents[2] / "examples" / "pretrain.capture"
 
 
 def _examples() -> list[str]:
@@ -58,6 +59,7 @@ def test_every_help_example_runs(example: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     shutil.copy(CONFIG, "config.json")
+    shutil.copy(CAPTURE, "step.capture")
     words = [SHORTER.get(word, word) for word in shlex.split(example)[1:]]
     if "plan.yaml" in words and "-o" not in words:
         run("plan", "llama3-8b", "-c", "dgx-h100:2", "--batch", "64", "--seq", "4096", "-o", "plan.yaml")
