@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import wrap
-from typing import Any
 
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
-from lockstep.describe.captured import Captured, Operation
+from lockstep.describe.captured import SIZES, Captured, Operation
 from lockstep.describe.stacks.habits import Habits
 from lockstep.describe.stacks.stack import Stack, stacks
 
@@ -33,7 +32,7 @@ KINDS = {"way": "ways", "habit": "habits", "switch": "switches", "field": ""}
 WIDTH = 110
 """Of a comment."""
 LIKE = "hf-trainer-5"
-"""What a program is like if no stack has more of it: PyTorch's operations, one after another."""
+"""What a program is like if no other stack has more of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Finding:
 
     kind: str
     name: str
-    value: Any
+    value: object
     operation: str
     module: str
     """With * for numbers of layers; empty where no module makes it."""
@@ -55,7 +54,8 @@ class Finding:
     @property
     def evidence(self) -> str:
         """The same in words."""
-        return f"{self.operation}, {self.count} times" + (f", {self.module}" if self.module else "")
+        times = "once" if self.count == 1 else f"{self.count} times"
+        return f"{self.operation}, {times}" + (f", {self.module}" if self.module else "")
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,8 +68,9 @@ class Derived(Shown):
 
     @cached_property
     def like(self) -> str:
-        """The stack with most of what is shown; of several the newest of those that are `LIKE`, or the first."""
-        agreeing = {name: sum(_has(one, shown) for shown in self.shown) for name, one in stacks().items()}
+        """The stack with most of what is shown whose kernels are PyTorch's own; of several `LIKE`, or the first."""
+        eager = {name: one for name, one in stacks().items() if one.kernels == "torch"}
+        agreeing = {name: sum(_has(one, shown) for shown in self.shown) for name, one in eager.items()}
         best = max(agreeing.values())
         return LIKE if agreeing[LIKE] == best else next(name for name, many in agreeing.items() if many == best)
 
@@ -143,11 +144,11 @@ class _Step:
 
 
 def short(one: Operation) -> str:
-    """The name of an operation without its overload."""
-    return one.name.removeprefix("aten.").partition(".")[0]
+    """The name of an operation without its library and overload."""
+    return (one.name.split(".") * 2)[1]
 
 
-def _said(kind: str, name: str, value: Any, found: Iterable[Operation]) -> Iterator[Finding]:
+def _said(kind: str, name: str, value: object, found: Iterable[Operation]) -> Iterator[Finding]:
     """What operations show; nothing without any."""
     if several := list(found):
         modules = Counter(NUMBER.sub("*", one.module) for one in several)
@@ -253,10 +254,14 @@ def _update(step: _Step) -> Iterator[Finding]:
 
 
 def _sharding(step: _Step) -> Iterator[Finding]:
-    copies = [one for one in step.operations if short(one) == "split_with_sizes_copy"]
+    """FSDP2 copies what it gathers by operations of its own; other sums of gradients are those of buckets."""
+    copies = [one for one in step.operations if one.name.startswith("fsdp.split_with_sizes_copy")]
     yield from _said("switch", "sharding", "fsdp2", copies)
+    scattered = [one for one in step.operations if one.name == "reduce-scatter"]
+    if scattered:
+        yield from _said("switch", "reduce_B", float(SIZES.get(scattered[0].tensors()[0][1], 1)), scattered)
     sums = [one for one in step.operations if one.name == "all-reduce" and one.phase == "backward"]
-    yield from _said("habit", "gradient_buckets", True, sums if not copies else ())
+    yield from _said("habit", "gradient_buckets", True, () if copies else sums)
 
 
 RULES: tuple[Callable[[_Step], Iterator[Finding]], ...] = (

@@ -54,12 +54,16 @@ def _norm_backward(grad: Any, one: Any, *rest: Any) -> Any:
     return torch.empty_like(one)
 
 
-def _grouped(first: Any, second: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+def _grouped(
+    first: torch.Tensor,
+    second: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
     """Rows of groups that lie one after another, or a product for each of them."""
-    if first.dim() == second.dim() == 2:
-        groups: tuple[int, ...] = (offs.shape[0],)
-    else:
-        groups = (first.shape[0],) if first.dim() == second.dim() else ()
+    apart = offs if first.dim() == 2 else first
+    groups = apart.shape[:1] if apart is not None and first.dim() == second.dim() else ()
     return first.new_empty((*groups, first.shape[-2], second.shape[-1]), dtype=out_dtype)
 
 
