@@ -203,7 +203,7 @@ net = torch.nn.Linear(64, 64).cuda()
 optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cuda")
 for _ in range(3):
     with torch.autocast("cuda", torch.float16):
-        loss = net(torch.randn(8, 64, device="cuda")).float().square().mean()
+        loss = net(torch.randn(8, 64, device="cuda")).float()[..., [0, -1]].square().mean()
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
