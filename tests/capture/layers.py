@@ -17,6 +17,7 @@ HIDDEN, HEADS, KV_HEADS, HEAD, FFN, VOCAB, LAYERS, SEQUENCES, SEQ, EXPERTS, TOP_
 CASES: dict[str, dict[str, Any]] = {
     "llama": {},
     "llama_half": {"half": True},
+    "llama_wide": {"wide": True},
     "llama_again": {"again": True},
     "llama_written": {"written": True},
     "llama_adapted": {"adapted": True},
@@ -249,7 +250,7 @@ def main() -> None:
     words = torch.randint(VOCAB, (SEQUENCES, SEQ), device="cuda")
     for _ in range(3):
         for name in CASES:
-            with torch.autocast("cuda", torch.bfloat16, enabled="half" not in CASES[name]):
+            with torch.autocast("cuda", torch.bfloat16, enabled=not {"half", "wide"} & {*CASES[name]}):
                 loss = models(name, words)
             loss.backward()
         optimizer.step()

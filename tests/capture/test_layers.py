@@ -97,6 +97,8 @@ def question(name: str) -> tuple[Transformer, Any, Any]:
     """(model, layout, recipe) of a case."""
     case, model = CASES[name], described(name)
     half = {"optimizer": "adamw-bf16", "gradient_B": 2.0, "parameter_B": 2.0} if "half" in case else {}
+    if "wide" in case:
+        half = {"dtype": "fp32", "optimizer": "adamw-no-master", "gradient_B": 4.0, "parameter_B": 4.0}
     if "adapted" in case:
         half = {"train": f"lora:r={program.RANK},targets=all-linear"}
     recipe = recipe_by(
@@ -179,7 +181,7 @@ PRODUCTS = ("query", "key", "value", "query_key_value", "out", "gate", "up", "do
 weights_of_cached = cache(weights_of)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "wide" not in case])
 def test_what_waits_for_the_backward_pass(captured: Captured, name: str) -> None:
     model, grid, recipe = question(name)
     (kind,) = set(Job(model, recipe, 1).kinds)
@@ -210,7 +212,10 @@ def test_what_a_layer_moves(captured: Captured, name: str, phase: str, monkeypat
     clocks = {one: Moved(cluster("h100-sxm:1").device, "bf16", stack=stack("hf-trainer-5")) for one in ("bf16", "fp32")}
     works = list(call_works([one for _, one in found], clocks))
     wrong = []
-    for group, names in (GROUPS | (ADAPTED if "adapted" in CASES[name] else {})).items():
+    groups = GROUPS | (ADAPTED if "adapted" in CASES[name] else {})
+    if "wide" in CASES[name]:
+        del groups["heads and casts"]  # Which kernel attends in fp32 is not described.
+    for group, names in groups.items():
         ours = {row: getattr(said[row], phase) for row in names.split("|") if row in said}
         theirs: dict[tuple[str, str], Work] = defaultdict(Work)
         for (module, one), work in zip(found, works, strict=True):
