@@ -50,10 +50,12 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     "folders": (lambda: sum((path / "__init__.py").exists() for path in ROOT.iterdir()), 10),
     # 45 more: captured programs, also of many ranks, what a machine trains, methods of adapters, epochs, what passes.
     # 5 more: values of data that captured programs know, what is finite, shapes of kernels, files of weights, pictures.
-    "files": (lambda: len(sources()), 1111),
+    # 1 more: what a captured step shows of its software.
+    "files": (lambda: len(sources()), 1112),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 135_550),
+    # 385 more: that file, modules of captured operations, and rows that captures of layers found to differ.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 135_935),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from lockstep.price.layout.captured import WIDE_WORKSPACE_B, WORKSPACE_B
 from lockstep.price.layout.memory import FRAMEWORK_B, SLACK_FRAC
 from lockstep.show.verbs.capture import CapturedMemory
 
-pytest.importorskip("torch", minversion="2.9")
+torch = pytest.importorskip("torch", minversion="2.9")
 
 TOKENS, HIDDEN, WIDE, LAYERS = 512, 256, 1024, 3
 MODEL = """
@@ -112,6 +114,16 @@ def test_recomputation_is_a_phase_of_its_own_and_saves_what_blocks_hold(captured
     assert again.by_category["activations"] < whole.by_category["activations"]
 
 
+def test_operations_are_told_by_the_module_that_makes_them_or_whose_gradients_they_make(captured: Captured) -> None:
+    products = Counter((one.phase, one.module) for one in captured("recompute").captured.operations if one.flops)
+    for name in (f"blocks.{at}.{part}" for at in range(LAYERS) for part in ("up", "down")):
+        assert products["forward", name] == 1
+        # Nobody needs the gradient of the data.
+        assert products["backward", name] == 2 - (name == "blocks.0.up")
+        assert products["recompute", name] == name.endswith("up")
+    assert {name for _, name in products} == {f"blocks.{at}.{part}" for at in range(LAYERS) for part in ("up", "down")}
+
+
 def test_autocast_runs_products_in_half_precision_and_keeps_casts_of_weights(captured: Captured) -> None:
     found = captured("autocast").captured
     products = [one for one in found.operations if one.flops and one.phase == "forward"]
@@ -191,7 +203,7 @@ net = torch.nn.Linear(64, 64).cuda()
 optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cuda")
 for _ in range(3):
     with torch.autocast("cuda", torch.float16):
-        loss = net(torch.randn(8, 64, device="cuda")).float().square().mean()
+        loss = net(torch.randn(8, 64, device="cuda")).float()[..., [0, -1]].square().mean()
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
@@ -518,3 +530,14 @@ def test_what_cannot_be_varied(tmp_path: Path, words: dict[str, object], why: st
 def test_a_file_of_one_step_has_no_other_values(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="applies to a captured step"):
         lockstep.memory("llama3-8b", "dgx-h100:1", at={"batch": 2})
+
+
+def test_autocast_casts_what_pytorch_casts() -> None:
+    """By the lists of PyTorch's own header: joined tensors and grouped products, for two, are on none of them."""
+    from lockstep.run.capture.autocast import LISTS
+
+    text = (Path(torch.__file__).parent / "include/ATen/autocast_mode.h").read_text("utf-8")
+    names = {"half": "LOWER_PRECISION_FP", "wide": "FP32", "in_fp32": "FP32_SET_OPT_DTYPE", "widest": "PROMOTE"}
+    for how, name in names.items():
+        (body,) = re.findall(rf"#define AT_FORALL_{name}\(_\)(.*?)\n\n", text, re.DOTALL)
+        assert {*LISTS[how]} == {*re.findall(r"_\((\w+)", body)}, how

@@ -35,6 +35,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "find": [("find", "does", "it", "fit")],
     "catalog": [("catalog",)],
     "stack": [("stack", "torchtitan", str(EXAMPLES / "my-stack.toml"))],
+    "stack derive": [("stack", "derive", str(EXAMPLES / "pretrain.capture"))],
     "support": [("support",)],
     "validate": [("validate", "korthikanti_2022")],
     "case": [("case", "gpt3-175b-megatron")],

@@ -24,7 +24,7 @@ from recipes import recipe_by
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from .test_autocast import Core, Streams  # noqa: E402
+from .test_passes import Moved  # noqa: E402
 
 HALF = torch.bfloat16
 TOKENS, DROPOUT = 4096, 0.1
@@ -32,6 +32,28 @@ WIDE_OPERANDS = {"fp32": ((1.0, 2.0), (1.0, 2.0))}
 """Of outputs and inputs, passes that products take longer as they read and write fp32, which are not seen here."""
 SLOWER = 3.0 * (WIDENED - 1.0)
 """Passes that a copy to fp32 takes longer than its bytes."""
+PRODUCTS = ("mm", "addmm", "bmm")
+
+
+class Streams(Moved):
+    """Bytes of all operations but products."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket.__name__ in PRODUCTS:
+            return func(*args, **(kwargs or {}))
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+class Core(torch.autograd.Function):  # type: ignore[misc]
+    """Attention that moves nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Any, key: Any, value: Any) -> Any:
+        return query.view_as(query)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient, gradient, gradient
 
 
 def dropped(tensor: Any, frac: float) -> Any:

@@ -1,9 +1,9 @@
 """`Captured`: a training step as a program does it, read from the file that `lockstep capture` wrote.
 
 A zip of `program.json` (what ran, on which card, what it asked), `operations.csv` (name, phase, shapes of what is read
-and given, FLOPs, in order) and `tensors.csv` (bytes; how many operations after the tensor before it a tensor is made,
-and how many it lives; what it is). The peak is the largest sum of bytes that live at once, each tensor in whole blocks
-of the allocator.
+and given, FLOPs, in order), `modules.txt` (the module of each of them) and `tensors.csv` (bytes; how many operations
+after the tensor before it a tensor is made, and how many it lives; what it is). The peak is the largest sum of bytes
+that live at once, each tensor in whole blocks of the allocator.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIZES = {
     "float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2,
 }  # fmt: skip
 """Bytes of an element; 1 of all other formats."""
-PROGRAM, OPERATIONS, TENSORS = "program.json", "operations.csv", "tensors.csv"
+PROGRAM, OPERATIONS, MODULES, TENSORS = "program.json", "operations.csv", "modules.txt", "tensors.csv"
 FIELDS: dict[str, type] = {
     "script torch untimed": str,
     "parameters trained_parameters rank ranks": int,
@@ -74,6 +74,8 @@ class Operation:
     """What a row without work records or waits for; 0 is all that is in the stream."""
     group: str = ""
     """The ranks of a collective, by their name in the program."""
+    module: str = ""
+    """The module whose forward pass makes it, or made what it is the gradient of; empty where none did."""
 
     @property
     def is_order(self) -> bool:
@@ -188,7 +190,8 @@ def read_captured(path: str | Path, folder: str = "") -> Captured:
             if not isinstance(program, dict) or program.get("schema") != SCHEMA:
                 raise BadInput(f"is a capture of another schema than {SCHEMA}; capture the program again", str(path))
             _check(program)
-            operations = tuple(map(_operation, _rows(_part(file, folder + OPERATIONS))))
+            calls = zip(_rows(_part(file, folder + OPERATIONS)), _part(file, folder + MODULES).split("\n"), strict=True)
+            operations = tuple(_operation(row, module) for row, module in calls)
             lives = _lives(_part(file, folder + TENSORS), len(operations))
     except (OSError, EOFError, zipfile.BadZipFile, lzma.LZMAError, KeyError, ValueError) as error:
         raise BadInput(f"is not a capture of a training step: {error}", str(path)) from None
@@ -221,9 +224,10 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
     return csv.DictReader(io.StringIO(text, newline=""))
 
 
-def _operation(row: dict[str, str]) -> Operation:
+def _operation(row: dict[str, str], module: str) -> Operation:
     reads, flops, causal, stream, event = (int(row[name]) for name in ("reads", "flops", "causal", "stream", "event"))
-    return Operation(row["name"], row["phase"], row["shapes"], reads, flops, bool(causal), stream, event, row["group"])
+    last = stream, event, row["group"], module
+    return Operation(row["name"], row["phase"], row["shapes"], reads, flops, bool(causal), *last)
 
 
 def _lives(text: str, operations: int) -> tuple[Life, ...]:

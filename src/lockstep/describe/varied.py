@@ -7,6 +7,7 @@ capture to capture (`growing.py`): what differs must grow by a rule that the cap
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ from lockstep.describe.growing import Growth, Many, Uneven
 
 VARIED = "varied.json"
 SMALLEST_B = 1 << 20
+LAYER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
+"""The number of a layer in the name of a module, which differs between those that are equal."""
 COUNTS = ("parameters", "trained_parameters")
 """Numbers that the program says of itself."""
 
@@ -91,7 +94,7 @@ def _of_one_size(found: Many, steps: Sequence[Many]) -> None:
     Buckets of gradients are, which grow until they are full; none is smaller than SMALLEST_B when it is cut.
     """
     known = {(words[0], shapes) for calls in steps for words, _, _, shapes, *_ in calls if words[0] in COLLECTIVES}
-    for (name, phase, _), _, _, shapes, *_ in found:
+    for (name, phase, *_), _, _, shapes, *_ in found:
         of_B = sum(prod(sizes) * SIZES.get(dtype, 1) for sizes, dtype in shapes)
         if name in COLLECTIVES and (name, shapes) not in known and of_B > SMALLEST_B:
             raise Uneven(f"{name} ({phase}) grows with it, and more may be cut into several, as buckets are")
@@ -103,7 +106,7 @@ def _why(growth: Growth, steps: Sequence[Many]) -> str:
         try:
             growth.at_target(calls)
         except Uneven as error:
-            (name, phase, _), *_ = calls[0]
+            (name, phase, *_), *_ = calls[0]
             return f"{name.removeprefix('aten.')} ({phase}) has {error}"
     return ""
 
@@ -130,7 +133,7 @@ def _calls(step: Captured) -> Many:
             freed[life.died].append((life.size_B, life.category))
     operations, found = (*step.operations, Operation("", "", "", 0, 0)), list[Any]()
     for at, (one, place) in enumerate(zip(operations, places(operations), strict=True)):
-        words = (one.name, one.phase, one.group)
+        words = (one.name, one.phase, one.group, LAYER.sub("*", one.module))
         numbers = (one.reads, one.flops, int(one.causal), one.stream)
         found.append((words, numbers, place, Many(one.tensors()), Many(made[at]), Many(freed[at])))
     return Many(found)
@@ -149,10 +152,12 @@ def _operations(calls: Many) -> tuple[tuple[Operation, ...], tuple[Life, ...]]:
                 raise BadInput("tensors are freed that no call made; capture it with the values themselves", "--at")
             mine = living[one].pop(0)
             lives[mine] = replace(lives[mine], died=at)
-        name, phase, group = words
+        name, phase, group, module = words
         reads, flops, causal, stream = numbers
         text = ";".join("x".join(map(str, sizes)) + f":{dtype}" for sizes, dtype in shapes)
-        operations.append(Operation(name, phase, text, reads, flops, bool(causal), stream, event_of(place), group))
+        operations.append(
+            Operation(name, phase, text, reads, flops, bool(causal), stream, event_of(place), group, module)
+        )
     return tuple(operations[:-1]), tuple(lives)
 
 

@@ -62,8 +62,11 @@ PARTS = {
     "rest": "the others of such heads",
     "widened": "instead of the way, where its numbers are fp32; without it, the way over twice the bytes",
     "mixed": "instead of the way, where torch.autocast lets it read half precision and fp32",
+    "parallel": "instead of `mixed`, where attention and feed-forward block read one input",
+    "normed": "instead of `mixed`, where norms give what is added",
+    "rounded": "instead of `mixed`, of norms that multiply by their weights in fp32",
 }
-OF_FORMAT = ("widened", "mixed")
+OF_FORMAT = ("widened", "mixed", "parallel", "normed", "rounded")
 WIDENED = ("norm", "norm_weight", "rotary", "gate", "activation", "residual", "input", "output", "input_sum")
 """Slots whose numbers are fp32 in some layouts, so that those parts of a way are read (`price/kernels/slots.py`)."""
 NUMBERS = {

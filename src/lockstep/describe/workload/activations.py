@@ -200,8 +200,9 @@ def _of_operation(
     elif one.does == "exchanged rows" and model.experts:
         yield from _of_experts(model, model.experts, piece, one)
     elif one.does == "head norms":
-        for slot in ("norm", "norm_weight"):
-            yield from _of_slot(model, piece, slot, one)
+        wide_B = (FP32_B - piece.element_B) * modules_of(model.model_type).wide_norms
+        yield from _of_slot(model, piece, "norm", one)
+        yield from _of_slot(model, piece, "norm_weight", one, wide_B)
     elif one.does in ("gate", "activation", "rotary", "residual"):
         yield from _of_slot(model, piece, one.does, one)
     elif one.does == "clamped" and model.experts and piece.saves.get("gate"):
@@ -220,8 +221,8 @@ def _saved(
         yield Row(f"{where}: {one.what}", numbers * size_B, spread, piece.kept_up_to(*modules))
 
 
-def _of_slot(model: Transformer, piece: Piece, slot: str, one: Operation) -> Iterator[Row]:
-    """What software keeps besides of an operation, in rows that are cut alike."""
+def _of_slot(model: Transformer, piece: Piece, slot: str, one: Operation, more_B: Number = 0.0) -> Iterator[Row]:
+    """What software keeps besides of an operation, in rows that are cut alike; `more_B` of what is half precision."""
     times = model.experts.top_k if one.rows == "experts" and model.experts else 1
     widths: dict[Spread, float] = {}
     for width in one.widths:
@@ -230,19 +231,21 @@ def _of_slot(model: Transformer, piece: Piece, slot: str, one: Operation) -> Ite
     for spread, numbers in widths.items():
         where = one.name if len(widths) == 1 else f"{one.name}, {spread}"
         wider_B = wider_expert_B(model, piece) * (one.part == "experts")
-        yield from _saved(piece, slot, where, numbers, spread, one.modules, wider_B)
+        yield from _saved(piece, slot, where, numbers, spread, one.modules, wider_B + more_B)
 
 
 def _of_norms(model: Transformer, piece: Piece, kind: LayerKind, one: Operation) -> Iterator[Row]:
     """What norms keep beyond their input; of an fp32 stream the first one keeps the layer's input itself."""
     norms = model.norms_of(kind)
-    copies = norms - np.where(np.logical_or(piece.wide_base, piece.wide_stream), 1, 0)
+    first = model.norm_placement != "output"
+    copies = norms - np.where(np.logical_or(piece.wide_base, piece.wide_stream), 1 * first, 0)
     wide = np.logical_not(piece.wide_stream) * (modules_of(model.model_type).wide_norms and piece.element_B < FP32_B)
     for slot, count in (("norm", copies), ("norm_weight", norms)):
         wider_B = (FP32_B - piece.element_B) * wide * (slot == "norm_weight")
         yield from _saved(piece, slot, "norms", count * model.hidden, "sequence", one.modules, wider_B)
     # Besides the layer's input, what other norms read and, for gradients of their weights, what they give.
-    again = norms * bool(piece.saves.get("norm_weight")) + (norms - 1) * (not piece.saves.get("norm"))
+    others = 0 if model.parallel_block else norms - 1
+    again = norms * bool(piece.saves.get("norm_weight")) + others * (not piece.saves.get("norm"))
     yield from _wider("norms of the fp32 stream", model, piece, times=again)
 
 
@@ -269,6 +272,9 @@ def _heads(model: Transformer, piece: Piece, kind: LayerKind, reads: Sequence[Te
     if piece.joint_qkv and turned and not (piece.repeated_heads and attention.kv_heads < attention.heads):
         yield Tensor("queries before rotary embedding", query.numbers, "tp")
         yield Tensor("keys before rotary embedding", key.numbers, "kv")
+        if model.rotary is not None and model.rotary.share_frac < 1.0 and piece.adapters is None:
+            # Heads that are joined lie head by head, and so does what comes out: the product reads a copy.
+            yield Tensor("attention output by token", attention.out_width, "tp")
     if not piece.repeated_heads or attention.kv_heads >= attention.heads:
         yield from reads
         return
@@ -303,7 +309,8 @@ def _beside(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     if np.any(piece.own_casts) and piece.adapters is None:
         gated = kind.block == "dense" and model.mlp is not None and model.mlp.gated
         gated = gated and "gate_up" not in modules_of(model.model_type).joint
-        more = 2 * (kind.attends and not piece.joint_qkv) + gated
+        # One of them is the output of a norm, where one comes before.
+        more = 2 * (kind.attends and not piece.joint_qkv) + gated + (model.norm_placement == "output")
         yield Row("casts of products", model.hidden * piece.element_B * more * piece.own_casts, "sequence")
     if "op" in piece.recompute_modules:
         yield from _by_operation(model, piece, kind)

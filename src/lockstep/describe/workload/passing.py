@@ -124,10 +124,17 @@ def _adapting(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row
         numbers = (4 - piece.needs_input_of(down)) * moe.top_k * moe.ffn
         yield Row("rows of biases and clamped up", numbers * (piece.element_B + wider_expert_B(model, piece)), "inner")
         yield Row("stream gradient", model.hidden * piece.element_B, "gathered")
-    wide = piece.half_adapters or piece.element_B >= FP32_B or np.any(piece.own_casts) or piece.saves.get("gate") == ()
+    wide = piece.half_adapters or piece.element_B >= FP32_B or piece.saves.get("gate") == ()
     if adapters is None or mlp is None or wide or kind.block != "dense":
         return
     found = {one.name: one for one in layer_weights(model, kind.stored)}
+    if np.any(piece.own_casts):
+        if adapters.adapts(found["down"]):
+            # What the matrix reads, that in fp32 before autocast brings it back for A, and what the matrix gives; the
+            # block's own input is held by the layer that calls it.
+            yield Row("down input, and in fp32", mlp.ffn * (piece.element_B + FP32_B), "tp")
+            yield Row("down output, stream gradient, block input", 3 * model.hidden * piece.element_B, "gathered")
+        return
     if not adapters.adapts(found["up"]):
         return
     joint = 1 + adapters.joins(found["up"])

@@ -27,7 +27,7 @@ from lockstep.describe.workload import Adapters, LayerKind, layer_operations, la
 from lockstep.price.kernels.operations import NOTHING
 from lockstep.price.kernels.shard import Passes, Shard
 from lockstep.price.kernels.slots import casts, gives_fp32, inner_work, stream_work
-from lockstep.price.layout.sharing import repeats_heads
+from lockstep.price.layout.sharing import one_product, repeats_heads
 
 SUM = 3.0
 READERS = ("query", "key", "value", "gate", "up", "down")
@@ -41,8 +41,7 @@ def input_casts(shard: Shard, kind: LayerKind) -> Passes:
     mask, model = casts(shard), shard.model
     if not np.any(mask):
         return NOTHING
-    count = readers(shard) * kind.residual_blocks / 2
-    found = stream_work(shard, "input", shard.loose_tokens * model.hidden, count)
+    found = stream_work(shard, "input", shard.loose_tokens * model.hidden, sum(readers(shard, kind)))
     if any(one.does == "rotary" for one in layer_operations(model, kind)):
         queries, keys = _heads(shard)
         # Keys that are repeated are so in fp32, and cast after it.
@@ -51,10 +50,16 @@ def input_casts(shard: Shard, kind: LayerKind) -> Passes:
     return found.when(mask)
 
 
-def readers(shard: Shard) -> int:
-    """Products that read the residual stream in a layer of attention and a feed-forward block."""
-    block = shard.model.mlp or shard.model.experts
-    return (1 if shard.recipe.habits.joint_qkv else 3) + (2 if block is not None and block.gated else 1)
+def readers(shard: Shard, kind: LayerKind) -> tuple[int, ...]:
+    """Products that read the residual stream in each block of a layer; of routed experts the router alone."""
+    recipe, model, mlp, moe = shard.recipe, shard.model, shard.model.mlp, shard.model.experts
+    found = [] if kind.mixer == "none" else [1 if one_product(recipe, model, "qkv") else 3]
+    found += [1] * kind.crosses
+    if kind.experts and moe is not None:
+        found.append(1 + (1 + moe.gated) * bool(moe.shared_ffn))
+    elif kind.block == "dense" and mlp is not None:
+        found.append(2 if mlp.gated and not one_product(recipe, model, "gate_up") else 1)
+    return tuple(found)
 
 
 def wide_work(shard: Shard, kind: LayerKind) -> Passes:

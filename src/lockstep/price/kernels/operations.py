@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from lockstep.base.types.arrays import Number
-from lockstep.describe.workload import Experts, Operation
-from lockstep.describe.workload.graph import QKV, has_gate
+from lockstep.describe.workload import Experts, Operation, modules_of
+from lockstep.describe.workload.graph import QKV, UP
 from lockstep.describe.workload.operation import Width
 from lockstep.describe.workload.weight import Cut, ways
 from lockstep.price.kernels.clock import Work
@@ -21,7 +21,7 @@ from lockstep.price.kernels.norms import norm_work, stream_norm_work
 from lockstep.price.kernels.shard import Passes, Shard
 from lockstep.price.kernels.slots import inner_work, slot_work, stream_work
 from lockstep.price.layout import way
-from lockstep.price.layout.sharing import repeats_heads
+from lockstep.price.layout.sharing import one_product, repeats_heads
 
 NOTHING = Passes(Work(), Work())
 CORES = ("core", "crossing core", "scan")
@@ -50,10 +50,9 @@ def operation_works(shard: Shard, operations: Iterable[Operation]) -> Iterator[t
 
 def _kernel(shard: Shard, one: Operation) -> str:
     """The kernel of a product; "" for what is none."""
-    habits = shard.recipe.habits
-    apart = habits.own_projections and one.part in ("mixer", "dense") and has_gate(shard.model)
-    joint = habits.joint_qkv and one.beside == QKV
-    return one.name if apart and one.beside and not joint else one.beside
+    word = {QKV: "qkv", UP: "gate_up"}.get(one.beside)
+    apart = word and one.part in ("mixer", "dense") and not one_product(shard.recipe, shard.model, word)
+    return one.name if apart else one.beside
 
 
 def elements(shard: Shard, one: Operation) -> Number:
@@ -88,20 +87,36 @@ def _product(shard: Shard, several: Sequence[Operation]) -> Passes:
 
 def _norms(shard: Shard, one: Operation) -> Passes:
     """Norms of the stream, or of what products give."""
-    count, work = len(one.widths), stream_norm_work if one.does == "norm" else norm_work
-    return work(shard, elements(shard, one) / count, count)
+    count, placement = len(one.widths), shard.model.norm_placement
+    of_stream = {"output": 0, "sandwich": count - count // 2}.get(placement, count) if one.does == "norm" else 0
+    numbers = elements(shard, one) / count
+    return stream_norm_work(shard, numbers, of_stream) + norm_work(shard, numbers, count - of_stream)
 
 
 def _residual(shard: Shard, one: Operation) -> Passes:
     """The slot is two sums, under torch.autocast of half precision with the stream."""
-    count = len(one.widths)
-    work = inner_work if "mixed" in way(shard.recipe, shard.model, "residual").parts else stream_work
-    return work(shard, "residual", elements(shard, one) / count, count / 2)
+    count, model = len(one.widths), shard.model
+    numbers = elements(shard, one) / count
+    if "mixed" not in way(shard.recipe, model, "residual").parts:
+        return stream_work(shard, "residual", numbers, count / 2)
+    normed = model.norm_placement in ("output", "sandwich") and not modules_of(model.model_type).wide_norms
+    part = "normed" if normed else "parallel" if model.parallel_block else "mixed"
+    return inner_work(shard, "residual", numbers, count / 2, part=part)
 
 
 def _joined_gradients(shard: Shard, one: Operation) -> Passes:
-    """Gradients of what one product gives, copied together."""
-    return Passes(Work(), shard.clock.stream(2.0 * elements(shard, one) * shard.clock.element_B))
+    """Gradients of what one product gives, copied together, and once more where they were turned head by head; of
+    products of their own those of what was turned.
+    """
+    kernels, widths, turned = 1, one.widths, shard.model.positions == "rotary"
+    if one.part == "mixer" and _of_transformers(shard):
+        if not one_product(shard.recipe, shard.model, "qkv"):
+            widths = widths[:2] * turned
+            kernels = len(widths)
+        elif turned:
+            widths, kernels = widths * 2, 2
+    numbers = _rows(shard, one) * _columns(shard, widths)
+    return Passes(Work(), shard.clock.stream(2.0 * numbers * shard.clock.element_B, kernels))
 
 
 def _repeated_heads(shard: Shard, one: Operation) -> Passes:
@@ -112,14 +127,27 @@ def _repeated_heads(shard: Shard, one: Operation) -> Passes:
 
 
 def _copied_heads(shard: Shard, one: Operation) -> Passes:
+    """In modules of transformers, what attention gives is copied where heads that are turned in part are joined, as it
+    then lies head by head; written attention copies queries and what it gives.
+    """
     queries, keys, _ = one.widths
-    return copied_heads(shard, _columns(shard, [queries]), _columns(shard, [keys]))
+    found, rotary = copied_heads(shard, _columns(shard, [queries]), _columns(shard, [keys])), shard.model.rotary
+    count = 1 * (rotary is not None and rotary.share_frac < 1.0) if shard.recipe.flash_attention else 2
+    if count and _of_transformers(shard):
+        numbers = _rows(shard, one) * _columns(shard, [queries])
+        found += shard.operations(numbers, 2.0 * count, 0.0, count, 0)
+    return found
+
+
+def _of_transformers(shard: Shard) -> bool:
+    """Whether it runs modules of transformers operation by operation."""
+    return shard.recipe.habits.own_projections and not shard.clock.stack.compiled
 
 
 def _rotary(shard: Shard, one: Operation) -> Passes:
-    """Norms of queries and keys give fp32 under torch.autocast, as their weights are."""
+    """Norms of queries and keys give fp32 under torch.autocast, as their weights are, unless they round."""
     rotary = shard.model.rotary
-    if shard.model.attention.qk_norm != "none":
+    if shard.model.attention.qk_norm != "none" and not modules_of(shard.model.model_type).wide_norms:
         return stream_work(shard, "rotary", elements(shard, one))
     return inner_work(shard, "rotary", elements(shard, one), share=1.0 if rotary is None else rotary.share_frac)
 

@@ -47,24 +47,30 @@ def stream_work(shard: Shard, slot: str, elements: Number, count: Number = 1) ->
     return _where(found, wider_work(shard.clock, chosen, elements, count), casts(shard) | gives_fp32(shard))
 
 
-def inner_work(shard: Shard, slot: str, elements: Number, count: Number = 1, share: float = 1.0) -> Passes:
+def inner_work(
+    shard: Shard, slot: str, elements: Number, count: Number = 1, share: float = 1.0, part: str = "mixed"
+) -> Passes:
     """The same over what products give, which is half precision under torch.autocast.
 
-    Args: `share`: of rotary embedding, what of each head is turned; without autocast the whole is priced as turned.
+    Args: `share`: of rotary embedding, what of each head is turned; ways that say nothing of the rest turn the whole.
+    `part`: what of the way is run under it.
     """
     clock, chosen = shard.clock, way(shard.recipe, shard.model, slot)
-    found = way_work(clock, chosen, elements, count)
+    found = _shared_work(clock, chosen, elements, count, share if "joined" in chosen.parts else 1.0)
     if not shard.recipe.habits.autocast:
         return found
-    if "mixed" in chosen.parts:
-        mixed = chosen.parts["mixed"]
-        other = way_work(clock, mixed, share * elements, count)
-        if share < 1.0:
-            for name, of in (("joined", share), ("rest", 1.0 - share)):
-                if name in mixed.parts:
-                    other += way_work(clock, mixed.parts[name], of * elements, count)
-        found = _where(found, other, casts(shard))
+    if part in chosen.parts:
+        found = _where(found, _shared_work(clock, chosen.parts[part], elements, count, share), casts(shard))
     return _where(found, wider_work(clock, chosen, elements, count), gives_fp32(shard))
+
+
+def _shared_work(clock: Clock, chosen: Way, elements: Number, count: Number, share: float) -> Passes:
+    """The work of a way over a `share` of the elements, and of its parts that join these with the rest."""
+    found = way_work(clock, chosen, share * elements, count)
+    for name, of in (("joined", share), ("rest", 1.0 - share)):
+        if share < 1.0 and name in chosen.parts:
+            found += way_work(clock, chosen.parts[name], of * elements, count)
+    return found
 
 
 def casts(shard: Shard) -> Truth:

@@ -19,6 +19,7 @@ from lockstep.price.kernels.formats import readers
 from lockstep.price.kernels.shard import Passes, Shard
 from lockstep.price.kernels.slots import casts, slot_work, stream_work
 from lockstep.price.layout import way
+from lockstep.price.layout.sharing import one_product
 
 JOINT = {"key": "query", "value": "query", "gate": "up"}
 """Matrices that are one tensor with another."""
@@ -26,15 +27,16 @@ JOINT = {"key": "query", "value": "query", "gate": "up"}
 
 def input_sums(shard: Shard, kind: LayerKind) -> Passes:
     """Sums of the gradients of what several products read."""
-    model, recipe = shard.model, shard.recipe
-    block = model.mlp if kind.block == "dense" else model.experts
-    count: Number = 0
-    if recipe.habits.own_projections and block is not None and block.gated:
-        count = 2 * (kind.attends and not recipe.habits.joint_qkv) + (kind.block == "dense")
+    model, recipe, mlp = shard.model, shard.recipe, shard.model.mlp
+    gated = kind.block == "dense" and mlp is not None and mlp.gated
+    count: Number = 2 * (kind.attends and not one_product(recipe, model, "qkv"))
+    count += gated and not one_product(recipe, model, "gate_up")
+    # A router and the rows of its experts.
+    routed = kind.experts and recipe.habits.own_projections
     mask = casts(shard)
     if np.any(mask):
-        count = np.where(mask, (readers(shard) - 2) * kind.residual_blocks / 2, count)
-    return stream_work(shard, "input_sum", shard.loose_tokens * model.hidden, count)
+        count = np.where(mask, sum(one - 1 for one in readers(shard, kind)), count)
+    return stream_work(shard, "input_sum", shard.loose_tokens * model.hidden, count + routed)
 
 
 def bias_sums(shard: Shard, kind: LayerKind) -> Passes:
@@ -42,13 +44,20 @@ def bias_sums(shard: Shard, kind: LayerKind) -> Passes:
     if shard.recipe.adapters is not None:
         return Passes(Work(), Work())
     found, grid = Passes(Work(), Work()), shard.grid
-    for bias in tensors(shard, kind):
-        if bias.name.endswith(" bias") and bias.category in ("attention", "mlp"):
-            rows = shard.loose_tokens if bias.cut == "none" else shard.tokens
-            found += slot_work(shard, "bias", rows * bias.elems / bias.ways(grid.tp, grid.expert_tp))
-    each = way(shard.recipe, shard.model, "bias").kernels[1]
-    launched = each * sum(stands_alone(one) for one in tensors(shard, kind) if one.name.endswith(" bias"))
+    biases = [
+        one for one in tensors(shard, kind) if one.name.endswith(" bias") and one.category in ("attention", "mlp")
+    ]
+    for bias in biases:
+        rows = shard.loose_tokens if bias.cut == "none" else shard.tokens
+        found += slot_work(shard, "bias", rows * bias.elems / bias.ways(grid.tp, grid.expert_tp))
+    alone = [one for one in biases if stands_alone(one) or not one_product(shard.recipe, shard.model, _beside(one))]
+    launched = way(shard.recipe, shard.model, "bias").kernels[1] * len(alone)
     return Passes(Work(), Work(stream_s=found.backward.stream_s, kernels=launched))
+
+
+def _beside(bias: Weight) -> str:
+    """The word of the product that has a bias."""
+    return "gate_up" if bias.name == "gate bias" else "qkv"
 
 
 def tensors(shard: Shard, kind: LayerKind) -> tuple[Weight, ...]:

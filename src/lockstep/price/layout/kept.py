@@ -37,7 +37,7 @@ from lockstep.price.layout.losses import across_ranks, loss_B
 from lockstep.price.layout.pipelined import pipelined_B
 from lockstep.price.layout.recipe import Recipe
 from lockstep.price.layout.routing import busiest_rank_frac
-from lockstep.price.layout.sharing import repeats_heads, wide_base, widened
+from lockstep.price.layout.sharing import one_product, repeats_heads, wide_base, widened
 from lockstep.price.layout.ways import ways_of
 from lockstep.simulate.parallel.context import Blocks, held_B
 from lockstep.simulate.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
@@ -83,7 +83,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
         saves={slot: chosen.saves for slot, chosen in ways.items()},
         weighed_B=_weighed_B(recipe, grid, model, ways["permutation"]),
         scored_B=ways["scores"].numbers.get("passing_B", 0.0) * (not recipe.flash_attention),
-        joint_qkv=recipe.habits.joint_qkv or _joint(recipe, model),
+        joint_qkv=recipe.habits.joint_qkv or (recipe.habits.own_projections and one_product(recipe, model, "qkv")),
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, model.norm),
         fused_elementwise=recipe.fused_elementwise,
@@ -98,11 +98,6 @@ def _weighed_B(recipe: Recipe, grid: LayoutGrid, model: Transformer, chosen: Way
     if modules_of(model.model_type).wide_router and half_B < FP32_B:
         return several * FP32_B + half_B
     return several * np.where(widened(recipe, grid), FP32_B, half_B)
-
-
-def _joint(recipe: Recipe, model: Transformer) -> bool:
-    """Whether the class of transformers has one product for queries, keys and values, of which values are a view."""
-    return recipe.habits.own_projections and "qkv" in modules_of(model.model_type).joint
 
 
 def context_blocks(model: Transformer, one: Piece, core_s: tuple[Number, Number] = (0.0, 0.0)) -> Blocks:

@@ -6,6 +6,8 @@ import numpy as np
 
 from lockstep.base.types.arrays import Bools, Truth
 from lockstep.base.types.saved import FP32_B
+from lockstep.describe.workload import Transformer, modules_of
+from lockstep.describe.workload.graph import has_gate
 from lockstep.price.layout.formats import BITSANDBYTES
 from lockstep.price.layout.layout import LayoutGrid
 from lockstep.price.layout.recipe import Recipe
@@ -49,6 +51,16 @@ def repeats_heads(recipe: Recipe) -> bool:
     """Whether keys and values are repeated for every query head, as where attention is written out."""
     written = recipe.software.ways["scores"].name == "written"
     return recipe.habits.repeated_heads or (written and not recipe.flash_attention)
+
+
+def one_product(recipe: Recipe, model: Transformer, word: str) -> bool:
+    """Whether queries, keys and values (`qkv`), or a gate and what it multiplies (`gate_up`), are one product. The
+    class of transformers says so where it is known; others have one matrix of queries, keys and values without a gate.
+    """
+    habits = recipe.habits
+    if not habits.own_projections or (word == "qkv" and habits.joint_qkv):
+        return True
+    return word in modules_of(model.model_type).joint if model.model_type else not has_gate(model)
 
 
 def gradients_pass(recipe: Recipe, grid: LayoutGrid) -> Truth:

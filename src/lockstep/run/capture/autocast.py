@@ -3,7 +3,7 @@
     half        products, convolutions and attention read the chosen format
     wide        powers, exponentials, norms and losses read fp32
     in fp32     sums and softmax of narrower tensors give fp32, without a copy of what they read
-    widest      what joins tensors reads the widest of their formats
+    widest      some operations on several tensors read the widest of their formats
 
 The cast of a parameter is kept until the outermost region ends, as parameters are read again.
 
@@ -20,19 +20,26 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-LISTS = """
-half: _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution prelu
-    addmm addmv addr matmul einsum mm mv linear addbmm baddbmm bmm chain_matmul linalg_multi_dot _grouped_mm
-    _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention
-    scaled_dot_product_attention
-wide: acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm
-    native_layer_norm group_norm frobenius_norm nuclear_norm cosine_similarity poisson_nll_loss cosine_embedding_loss
-    nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss
-    multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist
-    cdist renorm logsumexp
-in_fp32: prod softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum
-widest: addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put tensordot scatter_add vdot cat stack
-"""
+_LISTS = {
+    "half": """
+        _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution prelu
+        addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm chain_matmul linalg_multi_dot
+        _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
+        _scaled_dot_product_flash_attention scaled_dot_product_attention""",
+    "wide": """
+        acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm
+        native_layer_norm rms_norm group_norm frobenius_norm nuclear_norm cosine_similarity poisson_nll_loss
+        cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss
+        margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss
+        binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp upsample_nearest1d _upsample_nearest_exact1d
+        upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d upsample_linear1d
+        upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa""",
+    "in_fp32": """
+        prod softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum""",
+    "widest": """
+        addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add""",
+}
+LISTS = {how: names.split() for how, names in _LISTS.items()}
 """Operations by what is done with what they read."""
 KEY = "AutocastPrivateUse1"
 NARROW = (torch.float16, torch.bfloat16)
@@ -49,9 +56,8 @@ class Casts:
         self.passing = torch.library.Library("_", "IMPL", KEY)
         self.passing.fallback(torch.library.fallthrough_kernel)
         self.library = torch.library.Library("aten", "IMPL", KEY)
-        for line in LISTS.replace("\n    ", " ").strip().splitlines():
-            how, _, names = line.partition(": ")
-            self._register(names.split(), getattr(self, how))
+        for how, names in LISTS.items():
+            self._register(names, getattr(self, how))
         self._clear = torch.clear_autocast_cache
         torch.clear_autocast_cache = self.clear
 

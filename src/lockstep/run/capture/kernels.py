@@ -1,6 +1,7 @@
-"""Shapes that kernels of a GPU give and for which PyTorch has no rule: recurrent cells, norms over ranks.
+"""Shapes that kernels of a GPU give and for which PyTorch has no rule: recurrent cells, norms over ranks, and grouped
+products of formats other than bfloat16.
 
-Source: pytorch v2.13.0, aten/src/ATen/native/cuda/RNN.cu and Normalization.cuh.
+Source: pytorch v2.13.0, aten/src/ATen/native/cuda/RNN.cu, Normalization.cuh and GroupedMMUtils.h.
 """
 
 from __future__ import annotations
@@ -53,7 +54,21 @@ def _norm_backward(grad: Any, one: Any, *rest: Any) -> Any:
     return torch.empty_like(one)
 
 
+def _grouped(
+    first: torch.Tensor,
+    second: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """Rows of groups that lie one after another, or a product for each of them."""
+    apart = offs if first.dim() == 2 else first
+    groups = apart.shape[:1] if apart is not None and first.dim() == second.dim() else ()
+    return first.new_empty((*groups, first.shape[-2], second.shape[-1]), dtype=out_dtype)
+
+
 SHAPES = {
+    "_grouped_mm": _grouped,
     "_thnn_fused_gru_cell": _gru,
     "_thnn_fused_gru_cell_backward": _gru_backward,
     "batch_norm_stats": _statistics,

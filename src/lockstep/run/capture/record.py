@@ -54,6 +54,8 @@ class Operation:
     """What a row of streams records or waits for."""
     group: str = ""
     """The ranks of a collective."""
+    module: int = 0
+    """The module whose forward pass makes it, or made what it is the gradient of; 0 where none did."""
 
 
 class Uncounted(Exception):
@@ -151,7 +153,12 @@ class Record(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.known: weakref.WeakKeyDictionary[Any, Holder] = weakref.WeakKeyDictionary()
         self.functional = Functional()
-        self.live_B = self.peak_B = self.modules = 0
+        self.live_B = self.peak_B = 0
+        self.inside: list[int] = []
+        self.entered: dict[int, torch.nn.Module] = {}
+        """Modules by number, also those of now."""
+        self.forward: dict[int, int] = {}
+        """The module that each number of a gradient was drawn in."""
         register_module_forward_pre_hook(self._entered)
         register_module_forward_hook(self._left, always_call=True)
 
@@ -160,11 +167,22 @@ class Record(TorchDispatchMode):
         """Whether calls go through what keeps a compiler away: there is none."""
         return False
 
-    def _entered(self, *args: Any) -> None:
-        self.modules += 1
+    def _entered(self, module: torch.nn.Module, *args: Any) -> None:
+        self.inside.append(id(module))
+        self.entered[id(module)] = module
 
     def _left(self, *args: Any) -> None:
-        self.modules -= 1
+        self.inside.pop()
+
+    def _module(self) -> int:
+        """The module that works now; in a backward pass the one whose gradients are made."""
+        if self.phase == "backward" and not self.inside:
+            node = torch._C._current_autograd_node()
+            return 0 if node is None else self.forward.get(node._sequence_nr(), 0)
+        module = self.inside[-1] if self.inside else 0
+        # What is recorded for the backward pass is numbered before it runs.
+        self.forward.setdefault(torch.autograd._get_sequence_nr() - 1, module)
+        return module
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is DEVICE and isinstance(args[0], FakeTensor):
@@ -193,8 +211,8 @@ class Record(TorchDispatchMode):
         for one in gives:
             self.saw(one)
         shapes = tuple((tuple(one.shape), _format(one.dtype)) for one in (*read, *gives))
-        phase = "recompute" if self.phase == "backward" and self.modules else self.phase
-        self.operations.append(Operation(name, phase, shapes, len(read), **words))
+        phase = "recompute" if self.phase == "backward" and self.inside else self.phase
+        self.operations.append(Operation(name, phase, shapes, len(read), module=self._module(), **words))
 
     def noted(self, name: str, stream: int, event: int = 0) -> None:
         """Adds a row of streams."""

@@ -7,13 +7,13 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lockstep.describe.captured import OPERATIONS, PACKED, PROGRAM, SCHEMA, TENSORS
+from lockstep.describe.captured import MODULES, OPERATIONS, PACKED, PROGRAM, SCHEMA, TENSORS
 from lockstep.run.capture.groups import CapturedGroup
 from lockstep.run.capture.record import Life, Operation, Record
 from lockstep.run.capture.values import Values
@@ -27,6 +27,7 @@ def write(
 ) -> None:
     """Writes the operations from `start` on, and the tensors that live there."""
     operations = record.operations[start:]
+    names = _names(record.entered)
     groups = sorted({one.group for one in operations} - {""})
     program = {
         "schema": SCHEMA,
@@ -49,6 +50,7 @@ def write(
     parts = {
         PROGRAM: json.dumps(program, indent=1),
         OPERATIONS: _table(OPERATION, map(_row, operations)),
+        MODULES: "\n".join(names.get(one.module, "") for one in operations),
         TENSORS: _table(("size_B", "later", "lasts", "category"), _tensors(lives, start)),
     }
     path = Path(question["out"])
@@ -77,6 +79,16 @@ def _tensors(lives: Iterable[Life], start: int) -> Iterable[tuple[int, int, int 
         born = max(0, one.born - start)
         yield one.size_B, born - last, "" if one.died is None else one.died - start - born, one.category
         last = born
+
+
+def _names(entered: Mapping[int, torch.nn.Module]) -> dict[int, str]:
+    """What modules are called in the outermost one that has them, which is called by its class."""
+    found: dict[int, str] = {}
+    inner = {id(one) for module in entered.values() for one in module.modules() if one is not module}
+    for number, module in entered.items():
+        if number not in inner:
+            found |= {id(one): name or type(one).__name__ for name, one in module.named_modules()}
+    return found
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

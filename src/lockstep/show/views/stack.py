@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from lockstep.base.types.plain import picked, plain
 from lockstep.base.units import format_time
 from lockstep.describe.stacks import Way
+from lockstep.describe.stacks.derived import Derived
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.terminal import heading, indented, small_print, table
 
@@ -21,9 +24,11 @@ NUMBERS = "elementwise_factor launch_s recompute_host_s step_s"
 UNSET = "default"
 
 
-def render(found: Stacks, out: Console) -> None:
-    """Prints a line for each, all of one, or what two have otherwise."""
-    if found.differences is not None:
+def render(found: Stacks | Derived, out: Console) -> None:
+    """Prints a line for each, all of one, or what two have otherwise; of a capture the file of a stack."""
+    if isinstance(found, Derived):
+        out.print(Text(found.toml, no_wrap=True, overflow="ignore"), soft_wrap=True, end="")
+    elif found.differences is not None:
         _two(found, out)
     elif len(found.stacks) == 1:
         _one(found.stacks[0], out)
@@ -116,6 +121,7 @@ COMMAND = Command(
         "lockstep stack torchtitan",
         "lockstep stack torchtitan hf-trainer",
         "lockstep stack megatron-te nemo-25 --json",
+        "lockstep stack derive step.capture",
     ),
     more="A layer's kernels between its matrix products are slots; a way says how software runs one. "
     "lockstep stacks is the same command.",

@@ -63,7 +63,7 @@ def _device_of(part: str) -> Callable[[Any], Any]:
 def _replace(name: str, made: Any) -> None:
     """Puts a function in the place of PyTorch's own, in every module that has it."""
     old = getattr(distributed_c10d, name, None) or getattr(device_mesh, name)
-    for module in list(sys.modules.values()):
+    for module in filter(None, list(sys.modules.values())):  # None is one whose import is forbidden.
         if vars(module).get(name) is old:
             setattr(module, name, made)
 
