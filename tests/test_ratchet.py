@@ -50,16 +50,18 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     "folders": (lambda: sum((path / "__init__.py").exists() for path in ROOT.iterdir()), 10),
     # 45 more: captured programs, also of many ranks, what a machine trains, methods of adapters, epochs, what passes.
     # 5 more: values of data that captured programs know, what is finite, shapes of kernels, files of weights, pictures.
-    "files": (lambda: len(sources()), 1111),
+    # 2 more: data that is real, and tensors that take the place of others, in captured programs.
+    "files": (lambda: len(sources()), 1113),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 135_550),
+    # 350 more for what public training scripts do: updates within the backward pass, generated text, values in place.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 135_900),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),
     "files that read a recipe": (lambda: sum(bool(re.search(r"\brecipe\.", text)) for text in sources().values()), 116),
-    # 310 of these are arguments of PyTorch's own hooks and operations, in run/capture.
-    "uses of Any": (lambda: count(r"\bAny\b"), 1159),
+    # 360 of these are arguments of PyTorch's own hooks and operations, in run/capture.
+    "uses of Any": (lambda: count(r"\bAny\b"), 1208),
     "lines that the formatter skips": (lambda: count(r"# fmt: skip"), 645),
 }
 
