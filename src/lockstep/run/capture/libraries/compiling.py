@@ -60,4 +60,4 @@ def _refused(module: ModuleType) -> None:
     def flex(*args: Any, **words: Any) -> Any:
         raise Uncompiled("flex_attention is a kernel that torch.compile writes: use scaled_dot_product_attention")
 
-    vars(module)["flex_attention"] = flex
+    vars(module).update(flex_attention=flex, create_block_mask=flex)
