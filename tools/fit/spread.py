@@ -1,6 +1,6 @@
 """`python tools/fit/spread.py`: the constants of the interval around a step time, from published steps.
 
-Every published step is predicted with nothing fitted to its software (`check/validation/unseen.py`). What it took
+Every published step is predicted with nothing fitted to its software (`check/validation/without_program.py`). What it took
 beside that, as y = measured / predicted - 1, gives the constants of `decide/planner/interval.py` by quantile
 regression: of all planes
 
