@@ -49,7 +49,7 @@ def test_every_entry_has_a_day_a_commit_and_possible_shares(ledger: Ledger) -> N
         assert date.fromisoformat(one.date) <= date.today()
         assert re.fullmatch("[0-9a-f]{8}", one.commit)
         assert all(map(_sound, (one, *one.groups)))
-        assert one.title and one.source and one.question
+        assert all((one.title, one.source, one.question))
 
 
 def test_the_parts_of_an_entry_make_it_up(ledger: Ledger) -> None:
@@ -80,7 +80,8 @@ def test_readme_leads_with_first_sight_before_what_is_in_sample(ledger: Ledger) 
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     said = f"a median error of {100 * ledger.median_abs_frac:.0f} %; {100 * ledger.coverage_frac:.0f} % of the steps"
     assert 0 < text.index("**At first sight**") < text.index(said) < text.index("**In sample**")
-    assert f"Three tables, {sum(one.rows for one in ledger.first)} steps," in text and len(ledger.first) == 3
+    assert len(ledger.first) == 3
+    assert f"Three tables, {sum(one.rows for one in ledger.first)} steps," in text
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -115,4 +116,5 @@ def test_an_entry_is_what_the_ledger_reads(scripts: None) -> None:
     assert found["table"] == "made"
     assert found["median_abs_frac"] == pytest.approx(report.median_abs_frac, abs=1e-4)
     (group,) = found["groups"]
-    assert group.pop("name") == "all" and group.items() <= found.items()
+    assert group.pop("name") == "all"
+    assert group.items() <= found.items()

@@ -1,7 +1,7 @@
 """How often published steps lie in their interval: `observed`, asked of constants that know nothing of their software.
 
-A step is predicted with nothing fitted to its software (`without_program.py`); whether the interval around that covers what was
-measured is asked of constants that know no row of the software either (`interval_left_out.toml`, the output of
+A step is predicted with nothing fitted to its software (`without_program.py`); whether the interval around that covers
+what was measured is asked of constants that know no row of the software either (`interval_left_out.toml`, the output of
 `python tools/fit/spread.py --each`).
 """
 

@@ -28,12 +28,12 @@ tolerance.
 STEPS_HEAD = """
 ## Steps by software
 
-**In sample {left_out} is the error of a training program that nothing was fitted to**: the median over the programs below
-of the median error of each when its rows are *left out* of the fit. Its switches and what else the code knows of it were
-written with these rows in sight. A program left out keeps its switches, which are
-facts with a source (`lockstep catalog stacks`); what elementwise kernels of its library take, and products of B200,
-then come from the others (`python tools/fit/fit.py --each`). *Fitted* is the error with all rows in the fit;
-where both are equal, none of the program's rows ever was.
+**In sample {left_out} is the error of a training program that nothing was fitted to**: the median over the programs
+below of the median error of each when its rows are *left out* of the fit. What the code knows of it was written with
+these rows in sight all the same. A program left out keeps its switches, which are facts with a source (`lockstep
+catalog stacks`); what elementwise kernels of its library take, and products of B200, then come from the others
+(`python tools/fit/fit.py --each`). *Fitted* is the error with all rows in the fit; where both are equal, none of the
+program's rows ever was.
 
 **{coverage} of those steps lie inside their 90 % interval**, every program weighing the same. The interval around an
 answer is as wide as errors of programs left out, larger where the host takes much of the step or the device is less
@@ -337,13 +337,12 @@ def page(report: Report) -> str:
     sections = "\n".join(_section(table) for table in report.tables)
     by_curve = ", ".join(f"{_percent(error)} on {name.upper()}" for name, error in typical_errors().items())
     shares = _percent(report.left_out_median_frac), _whole(report.coverage_frac)
-    head = HEAD + ledger_page.section(*shares) + STEPS_HEAD.format(
-        left_out=shares[0], coverage=shares[1], curves=by_curve
-    )  # fmt: skip
+    steps = STEPS_HEAD.format(left_out=shares[0], coverage=shares[1], curves=by_curve)
     choices = CHOICES_HEAD.format(fits=_whole(report.fits_frac), ran_out=report.ran_out) + "".join(
         map(_choice, report.tables)
     )
     measured = choices + _weak_scaling() + calibrated.section() + TABLES_HEAD + rows
+    head = HEAD + ledger_page.section(*shares) + steps
     return head + "\n".join((software, measured, NOTES, sections))
 
 

@@ -32,11 +32,13 @@ PARTS_HEAD = """
 def section(in_sample: str, in_sample_inside: str) -> str:
     """The section as Markdown, beside the two numbers in sample."""
     found = first_sight()
-    shares = (f"{100 * share:.0f} %" for share in (found.median_abs_frac, found.coverage_frac))
     head = HEAD.format(
-        tables=len(found.first), in_sample=in_sample, in_sample_inside=in_sample_inside,
-        **dict(zip(("median", "inside"), shares, strict=True)),
-    )  # fmt: skip
+        median=f"{100 * found.median_abs_frac:.0f} %",
+        inside=f"{100 * found.coverage_frac:.0f} %",
+        tables=len(found.first),
+        in_sample=in_sample,
+        in_sample_inside=in_sample_inside,
+    )
     parts = (_line(one.table, part.name, *_cells(part)) for one in found.first for part in one.groups)
     entries, asked = map(_entry, found.entries), map(_asked, found.first)
     return head + "\n".join((*entries, PARTS_HEAD.rstrip(), *parts, "", *asked, ""))

@@ -194,14 +194,19 @@ MOST_S = 1e6
 
 def _render(found: Report | Ledger, out: Console) -> None:
     """Prints the report, or the ledger of first sights."""
-    if hasattr(found, "entries"):
-        return render_ledger(found, out)
-    return render(found, out)
+    from lockstep.check.validation import Ledger
+
+    if isinstance(found, Ledger):
+        render_ledger(found, out)
+    else:
+        render(found, out)
 
 
 def _plot(found: Report | Ledger) -> Figure:
     """The picture of either."""
-    return plot_ledger(found) if hasattr(found, "entries") else plot_validate(found)
+    from lockstep.check.validation import Ledger
+
+    return plot_ledger(found) if isinstance(found, Ledger) else plot_validate(found)
 
 
 COMMAND = Command(

@@ -21,12 +21,18 @@ if TYPE_CHECKING:
 _NUMBERS = [("rows", "right"), ("median", "right"), ("mean", "right"), ("inside", "right"), ("fit", "right")]
 _ENTRIES = [("table", "left"), ("asked", "left"), ("commit", "left"), *_NUMBERS, ("choice", "right")]
 _GROUPS = [("table", "left"), ("rows of", "left"), *_NUMBERS]
+NOTES = (
+    "median, mean: of predicted / measured - 1; negative is too fast",
+    "inside: steps inside the 90 % interval; fit: layouts that fit in memory",
+    "choice: time of the layout predicted fastest over the fastest, minus 1",
+)
 
 
 def first_sight_words(found: Ledger) -> str:
     """The error to expect of what Lockstep was not made beside, in a sentence without its full stop."""
     median, inside = format_frac(found.median_abs_frac, 2), format_frac(found.coverage_frac, 2)
-    return f"First sight of {len(found.first)} tables: median error {median}, {inside} inside the 90 % interval"
+    tables = "1 table" if len(found.first) == 1 else f"{len(found.first)} tables"
+    return f"First sight of {tables}: median error {median}, {inside} inside the 90 % interval"
 
 
 def render_ledger(found: Ledger, out: Console) -> None:
@@ -34,11 +40,11 @@ def render_ledger(found: Ledger, out: Console) -> None:
     out.print(Text(first_sight_words(found), style="bold"))
     heading(out, "Entries", "asked before anything was changed for the table; never changed")
     indented(out, table(_ENTRIES, (_entry(one) for one in found.entries)))
-    out.print(Text("  median, mean: of predicted / measured - 1, absolute and signed; negative is too fast", style="dim"))
-    out.print(Text("  inside, fit: steps inside the 90 % interval, layouts that ran and fit in memory here", style="dim"))
-    out.print(Text("  choice: measured time of the layout chosen by prediction over the least, minus 1", style="dim"))
+    for line in NOTES:
+        out.print(Text(f"  {line}", style="dim"))
     heading(out, "Parts", "of the first entry of each table")
-    indented(out, table(_GROUPS, ([one.table, part.name, *_numbers(part)] for one in found.first for part in one.groups)))
+    parts = ([one.table, part.name, *_numbers(part)] for one in found.first for part in one.groups)
+    indented(out, table(_GROUPS, parts))
     if len(found.first) == 1:
         (one,) = found.first
         out.print()
