@@ -38,6 +38,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "stack derive": [("stack", "derive", str(EXAMPLES / "pretrain.capture"))],
     "support": [("support",)],
     "validate": [("validate", "korthikanti_2022")],
+    "validate --first-sight": [("validate", "--first-sight")],
     "case": [("case", "gpt3-175b-megatron")],
     "messages": [("messages", "--workers", "4", "--params", "1M")],
     "collective": [

@@ -11,7 +11,7 @@ from cli_runner import run
 from lockstep.base.errors import BadInput
 from lockstep.check.validation import TABLES
 from lockstep.check.validation.calibration import LEFT_FRAC, Measured, calibrate, changed
-from lockstep.check.validation.unseen import unseen
+from lockstep.check.validation.without_program import without_program
 from lockstep.decide.planner.estimate import estimate
 from lockstep.describe.hardware import Cluster, cluster
 from lockstep.describe.hardware.pace import paced
@@ -86,7 +86,7 @@ def test_a_calibrated_cluster_has_a_narrower_interval() -> None:
 
 def test_calibrated_clusters_predict_larger_published_sizes() -> None:
     """InternEvo, calibrated with twelve rows on 8 and 16 devices: from 18 % off to a third of that."""
-    cases = [unseen(case) for case in TABLES["internlm_7b"].cases()]
+    cases = [without_program(case) for case in TABLES["internlm_7b"].cases()]
     small, large = ([case for case in cases if (case.job.devices <= 16) == here] for here in (True, False))
     base = max((case.cluster for case in cases), key=lambda one: one.num_devices)
     found = calibrate(base, [Measured(one.row, one.job, one.layout, one.measured) for one in small])

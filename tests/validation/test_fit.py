@@ -6,7 +6,7 @@ import pytest
 from effort import ALL
 from fit_scripts import fit_script
 from lockstep.check.validation import TABLES, validate
-from lockstep.check.validation.unseen import left_out, unseen
+from lockstep.check.validation.without_program import left_out, without_program
 from lockstep.describe.hardware import efficiency
 from lockstep.describe.stacks import stack, stacks
 
@@ -73,7 +73,7 @@ def test_leaving_out_a_program_removes_its_rows_from_the_fit() -> None:
     assert set(known) == {group.software for group in fit.groups()}
     for group in fit.groups():
         case = group.cases[0]
-        blind = unseen(case)
+        blind = without_program(case)
         for name, value in known[group.software].get(group.device, {}).items():
             assert getattr(blind.cluster.device.efficiency, name) == value
         for name, value in known[group.software][stack(group.software).kernels].items():
@@ -83,7 +83,7 @@ def test_leaving_out_a_program_removes_its_rows_from_the_fit() -> None:
 
 def test_programs_without_fitted_rows_keep_their_prediction() -> None:
     case = TABLES["nanotron_ultrascale"].cases()[0]
-    assert unseen(case) is case
+    assert without_program(case) is case
 
 
 @pytest.mark.parametrize("device", ["a100", "h100"])
@@ -104,6 +104,6 @@ def test_errors_by_program_match_its_tables() -> None:
     assert [one.stack for one in report.stacks] == ["maxtext", "megatron-2021"]
     for table, one in zip(report.tables, report.stacks, strict=True):
         assert sorted(table.fracs) == sorted(one.fracs)
-        assert table.unseen_median_frac == pytest.approx(float(np.median(np.abs(one.unseen_fracs))))
-    medians = [table.unseen_median_frac for table in report.tables]
-    assert report.unseen_median_frac == pytest.approx(np.median(medians))
+        assert table.left_out_median_frac == pytest.approx(float(np.median(np.abs(one.left_out_fracs))))
+    medians = [table.left_out_median_frac for table in report.tables]
+    assert report.left_out_median_frac == pytest.approx(np.median(medians))

@@ -7,7 +7,7 @@ import pytest
 import lockstep
 from lockstep.check.validation.nearest import MOST_OF_ONE, nearest
 from lockstep.check.validation.report import TABLES
-from lockstep.check.validation.unseen import unseen
+from lockstep.check.validation.without_program import without_program
 from lockstep.decide.planner.estimate import Estimate, estimate
 
 
@@ -37,7 +37,7 @@ def test_nearest_rows_are_ordered_and_limited_per_table() -> None:
 
 def test_the_error_is_of_a_fit_without_the_software() -> None:
     for near in nearest(lockstep.estimate("llama3-8b", "dgx-h100:4", batch=64, zero=3)):
-        blind = unseen(near.case)
+        blind = without_program(near.case)
         assert near.predicted_s == near.case.predict(blind)
         assert near.error_frac == pytest.approx(near.predicted_s / near.case.measured - 1.0)
         assert near.to_dict()["measured"] == near.case.measured

@@ -91,11 +91,11 @@ def test_software_that_was_not_seen_is_within_eight_percent_in_the_median() -> N
     """Over 21 programs; each keeps its switches, and nothing else of it is known."""
     report = validate(STEPS)
     assert len(report.stacks) == 21
-    assert report.unseen_median_frac is not None
-    assert report.unseen_median_frac < 0.08
+    assert report.left_out_median_frac is not None
+    assert report.left_out_median_frac < 0.08
 
 
-def test_intervals_cover_nine_of_ten_steps_of_unseen_software() -> None:
+def test_intervals_cover_nine_of_ten_steps_of_software_left_out() -> None:
     report = validate(STEPS)
     assert report.coverage_frac is not None
     asked = [error.covered for table in report.tables for error in table.errors if error.covered is not None]
@@ -252,11 +252,11 @@ def test_the_pages_show_the_current_errors() -> None:
     text, report = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split()), validate().to_dict()
     assert sum(f"`{software['stack']}`" in text for software in report["stacks"]) == 5
     for software in report["stacks"]:
-        figures = f"{100 * software['unseen_median_abs_frac']:.2g} % | {100 * software['coverage_frac']:.0f} %"
+        figures = f"{100 * software['left_out_median_abs_frac']:.2g} % | {100 * software['coverage_frac']:.0f} %"
         name = f"`{software['stack']}`"
         assert name not in text or re.search(rf"{name}\)? \| {software['rows']} \| {figures} \|", text), name
     whole = (
-        f"a median error of {100 * report['unseen_median_frac']:.2g} %; {100 * report['coverage_frac']:.0f} % of its"
+        f"a median error of {100 * report['left_out_median_frac']:.2g} %; {100 * report['coverage_frac']:.0f} % of its"
     )
     assert whole in text
     assert f"Five of {len(report['stacks'])} programs" in text

@@ -92,7 +92,7 @@ def test_another_simulators_times_are_compared_and_counted_nowhere() -> None:
     assert len(found.errors) == 469
     assert found.median_abs_frac < 0.08
     assert report.stacks == ()
-    assert found.regret is found.coverage_frac is report.unseen_median_frac is None
+    assert found.regret is found.coverage_frac is report.left_out_median_frac is None
 
 
 def test_layouts_chosen_by_prediction_are_nearly_the_fastest_on_one_node() -> None:

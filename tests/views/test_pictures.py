@@ -247,7 +247,7 @@ def test_published_rows_are_dots_by_software_or_table(tables: list[str], look: L
     expected: dict[str, list[tuple[float, float]]] = {}
     for one in report.tables:
         for error in one.errors:
-            name, predicted = (error.stack, error.unseen) if error.unseen else (one.table.name, error.predicted)
+            name, predicted = (error.stack, error.left_out) if error.left_out else (one.table.name, error.predicted)
             expected.setdefault(name, []).append((error.measured, predicted))
     drawn = {str(line.get_label()): sorted(zip(_list(line.get_xdata()), _list(line.get_ydata()), strict=True))
              for line in rows.lines if not str(line.get_label()).startswith("_")}  # fmt: skip

@@ -1,7 +1,7 @@
 """`python tools/fit/pairs.py`: how far predicted ratios of two steps are off, from published steps.
 
 Of every two published steps of one model by the same software on the same device, predicted with nothing fitted to that
-software (`check/validation/unseen.py`), y = |ln(measured ratio) - ln(predicted ratio)|. The constants of
+software (`check/validation/without_program.py`), y = |ln(measured ratio) - ln(predicted ratio)|. The constants of
 `decide/planner/comparison.py` are the quantile of all pairs by regression (`spread.py`):
 
     y = shared + shared_per_shift x        no coefficient below 0; x as there; every program weighs the same
@@ -21,7 +21,7 @@ from lockstep.base.types.arrays import Floats
 from lockstep.check.validation.case import Case
 from lockstep.check.validation.coverage import observed
 from lockstep.check.validation.report import TABLES
-from lockstep.check.validation.unseen import unseen
+from lockstep.check.validation.without_program import without_program
 from lockstep.decide.planner.comparison import known_shared, shift_frac
 from lockstep.describe.workload import Model
 from lockstep.price.step import price_step
@@ -59,7 +59,7 @@ def _differ(one: Case, other: Case) -> bool:
 
 
 def _parts_s(case: Case) -> dict[str, float]:
-    blind = unseen(case)
+    blind = without_program(case)
     return price_step(blind.job, blind.cluster, blind.layout.grid()).breakdown_s()
 
 

@@ -1,7 +1,7 @@
 """`python tools/fit/spread.py`: the constants of the interval around a step time, from published steps.
 
-Every published step is predicted with nothing fitted to its software (`check/validation/unseen.py`). What it took
-beside that, as y = measured / predicted - 1, gives the constants of `decide/planner/interval.py` by quantile
+Every published step is predicted with nothing fitted to its software (`check/validation/without_program.py`). What it
+took beside that, as y = measured / predicted - 1, gives the constants of `decide/planner/interval.py` by quantile
 regression: of all planes
 
     y = above + above_per_host h + above_per_device_error d        no coefficient below 0

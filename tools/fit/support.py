@@ -21,7 +21,7 @@ def published() -> list[Json]:
     rows: dict[tuple[str, str, str], list[tuple[bool, float]]] = {}
     for table, case, error in published_steps():
         key = case.cluster.device.name, error.stack, case.job.recipe.dtype
-        rows.setdefault(key, []).append((table in fitted, abs(error.unseen_frac or 0.0)))
+        rows.setdefault(key, []).append((table in fitted, abs(error.left_out_frac or 0.0)))
     return [
         {
             "device": device,

@@ -1,7 +1,8 @@
 """Larger sizes of a program after a calibration on 8 to 16 devices.
 
-Of every table with steps of both kinds, by release and device: nothing is fitted to the program (`unseen.py`), at most
-MOST steps on 8 to 16 devices calibrate the cluster, and its larger steps are asked before and after.
+Of every table with steps of both kinds, by release and device: nothing is fitted to the program
+(`without_program.py`), at most MOST steps on 8 to 16 devices calibrate the cluster, and its larger steps are asked
+before and after.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from lockstep.base.types.arrays import Floats
 from lockstep.check.validation.calibration import Measured, calibrate
 from lockstep.check.validation.case import Case, read_rows
 from lockstep.check.validation.report import TABLES
-from lockstep.check.validation.unseen import unseen
 from lockstep.check.validation.vocabulary import repeated
+from lockstep.check.validation.without_program import without_program
 from lockstep.decide.planner.interval import ends_of, spread_on
 from lockstep.describe.hardware.pace import paced
 
@@ -75,7 +76,8 @@ def _both() -> Iterator[tuple[str, str, list[Case], list[Case]]]:
         groups: dict[tuple[str, str], list[Case]] = {}
         for case in table.cases() if table.quantity == "step_time_s" else ():
             release = releases.get(case.row.split()[0], "").partition(" (")[0].removesuffix(" NeMo Container")
-            groups.setdefault((f"{table.name} {release}".strip(), case.cluster.device.name), []).append(unseen(case))
+            key = f"{table.name} {release}".strip(), case.cluster.device.name
+            groups.setdefault(key, []).append(without_program(case))
         for (name, device), cases in groups.items():
             small = [case for case in cases if case.job.devices in SMALL and repeated(case)]
             large = [case for case in cases if case.job.devices >= SMALL.stop]

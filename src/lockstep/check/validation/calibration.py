@@ -2,7 +2,7 @@
 
 Unknown are a pace p (kernels and host take p times as long as predicted), what attention, elementwise kernels and the
 host take beside that, and for each level of the network the share r of the wire rate that large messages reach. Their
-logarithms x have normal laws beforehand: the first four around 0 with the spread of unseen programs, r around what is
+logarithms x have normal laws beforehand: the first four around 0 with the spread of programs left out, r around what is
 assumed with the spread of its range. Steps y = ln t differ from their predictions f(x) by noise. The likeliest x is
 found by Gauss-Newton,
 

@@ -1,7 +1,7 @@
 """How often published steps lie in their interval: `observed`, asked of constants that know nothing of their software.
 
-A step is predicted with nothing fitted to its software (`unseen.py`); whether the interval around that covers what was
-measured is asked of constants that know no row of the software either (`interval_left_out.toml`, the output of
+A step is predicted with nothing fitted to its software (`without_program.py`); whether the interval around that covers
+what was measured is asked of constants that know no row of the software either (`interval_left_out.toml`, the output of
 `python tools/fit/spread.py --each`).
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.types.plain import Json
 from lockstep.check.validation.case import Case
-from lockstep.check.validation.unseen import unseen
+from lockstep.check.validation.without_program import without_program
 from lockstep.decide.planner.interval import Ends, Spread, ends_of, known_spread
 
 MOST = 32
@@ -25,7 +25,7 @@ MOST = 32
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A measured step beside what is predicted for software that was not seen."""
+    """A measured step beside what is predicted for software left out of the fit."""
 
     software: str
     measured_s: float
@@ -45,7 +45,7 @@ class Observed:
 
 def observed(case: Case) -> Observed:
     """The step of a case, predicted with constants that its software had no part in."""
-    blind = unseen(case)
+    blind = without_program(case)
     ends = ends_of(blind.job, blind.cluster, blind.layout.grid())
     return Observed(case.job.recipe.software.name, case.measured, ends)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from lockstep.base.units import format_size, format_time
-from lockstep.check.validation import calibrated
+from lockstep.check.validation import calibrated, ledger_page
 from lockstep.check.validation.report import Error, Report, StackReport, TableReport
 from lockstep.check.validation.typical_errors import typical_errors
 from lockstep.check.validation.weak_scaling import series
@@ -24,23 +24,26 @@ tolerance.
 
 ![Predicted beside measured step times of 21 programs, and errors by program](pictures/errors.png)
 
+"""
+STEPS_HEAD = """
 ## Steps by software
 
-**{unseen} is the error to expect of a training program that nothing was fitted to**: the median over the programs below
-of the median error of each when its rows are left out of the fit. A program left out keeps its switches, which are
-facts with a source (`lockstep catalog stacks`); what elementwise kernels of its library take, and products of B200,
-then come from the others (`python tools/fit/fit.py --each`). *Fitted* is the error with all rows in the fit;
-where both are equal, none of the program's rows ever was.
+**In sample {left_out} is the error of a training program that nothing was fitted to**: the median over the programs
+below of the median error of each when its rows are *left out* of the fit. What the code knows of it was written with
+these rows in sight all the same. A program left out keeps its switches, which are facts with a source (`lockstep
+catalog stacks`); what elementwise kernels of its library take, and products of B200, then come from the others
+(`python tools/fit/fit.py --each`). *Fitted* is the error with all rows in the fit; where both are equal, none of the
+program's rows ever was.
 
 **{coverage} of those steps lie inside their 90 % interval**, every program weighing the same. The interval around an
-answer is as wide as errors of unseen programs, larger where the host takes much of the step or the device is less
+answer is as wide as errors of programs left out, larger where the host takes much of the step or the device is less
 known, and larger still where links were never measured; here its constants know no row of the program either
 (`python tools/fit/spread.py`). *Inside* is the share, of at most 32 rows of each table.
 
 By device, in the mean over programs of their medians: {curves}
 (`python tools/fit/support.py --curves`).
 
-| software | rows | fitted | **unseen** | 90th percentile | mean signed | inside |
+| software | rows | fitted | **left out** | 90th percentile | mean signed | inside |
 |---|---|---|---|---|---|---|
 """
 
@@ -78,7 +81,7 @@ A constant efficiency, chosen as the table's own median, is what a spreadsheet c
 FLOPs utilisation, *HFU* one hardware FLOPs utilisation and knows each row's recomputation. Rows of *vtrain_a100_single*
 are no measurements but another simulator's answers; they count nowhere else on this page.
 
-| table | rows | median error | unseen | inside | mean error | mean signed | constant MFU | constant HFU | tolerance |
+| table | rows | median error | left out | inside | mean error | mean signed | constant MFU | constant HFU | tolerance |
 |---|---|---|---|---|---|---|---|---|---|
 """
 
@@ -105,7 +108,7 @@ NOTES = """
   as long as cuDNN's, 1.7 times here (tests/step/test_passes.py holds all of it to torch's own operations and to that
   table). FSDP2 copies what it gathers and scatters. A host that is ahead after the forward pass has less to do in the
   backward pass. With these, and norms of queries and keys, the 90th percentile over all rows went from 33 to 22 %
-  unseen. A layer launches 60 kernels then and not 35.
+  left out. A layer launches 60 kernels then and not 35.
 - **What the host costs** is fitted to nothing. A launch takes 20 us, as in traces; a step of 256 tokens on one H100
   took 22 us each. A step takes 10 ms besides: h100_steps are met within 1.6 %, with 5 or 20 ms within 3.6. A recomputed
   layer takes 1 ms, which is assumed: of published steps few wait for it, and BigScience's sweep would ask for 2.
@@ -114,7 +117,7 @@ NOTES = """
   (`recompute_stops`). llm-foundry's own tables show it: from July 2023 to the rows of 2024 the same layouts of A100
   became 5.0 % faster in the median where layers are recomputed, and 0.5 % elsewhere (13 and 17 pairs). With it the
   curve of H100 came down to the best product that was measured, 0.81 of the peak instead of 0.88; MaxText went from
-  10.3 to 5.3 % unseen, TPUs from 8.9 and 9.7 to 6.5 and 2.2 %, without a constant of theirs being touched.
+  10.3 to 5.3 % left out, TPUs from 8.9 and 9.7 to 6.5 and 2.2 %, without a constant of theirs being touched.
 - **What software does not fuse.** Megatron's loss, torch's loss, gates, and the norms and rotary embedding that
   transformers writes out pass over memory many times more than one kernel would; a test counts the bytes of torch's own
   operations (tests/step/test_passes.py). GPT-NeoX pads heads of 80 to 128 in FlashAttention-1 and, through DeepSpeed,
@@ -161,7 +164,7 @@ NOTES = """
   follow the formula of the authors' simulator: a program put them together from a layer's profile
   (tests/validation/test_vtrain.py). Launches, hosts and apex's factor had been fitted to them. Without them host times
   came to rest where they start, vtrain_a100_multi went from 7.1 to 6.2 % in sample and megatron_2020 from 8.7 to 7.4
-  unseen; worse are zero_bubble, 6.4 to 7.0, and BigScience's V100.
+  left out; worse are zero_bubble, 6.4 to 7.0, and BigScience's V100.
 - **nanotron.** Kernels of its layers, measured on one H100 without collectives, take what they are priced at within 4
   % (h100_layers.csv). The network of its nodes is what its own jobs measured, and was taken after its steps had come
   out fast. Tensor parallelism at the largest micro-batch is then within 9 % on 2 to 32 GPUs, models of 9B and 3.6B in
@@ -333,12 +336,13 @@ def page(report: Report) -> str:
     rows = "\n".join(_summary(table) for table in report.tables)
     sections = "\n".join(_section(table) for table in report.tables)
     by_curve = ", ".join(f"{_percent(error)} on {name.upper()}" for name, error in typical_errors().items())
-    shares = _percent(report.unseen_median_frac), _whole(report.coverage_frac)
-    head = HEAD.format(unseen=shares[0], coverage=shares[1], curves=by_curve)
+    shares = _percent(report.left_out_median_frac), _whole(report.coverage_frac)
+    steps = STEPS_HEAD.format(left_out=shares[0], coverage=shares[1], curves=by_curve)
     choices = CHOICES_HEAD.format(fits=_whole(report.fits_frac), ran_out=report.ran_out) + "".join(
         map(_choice, report.tables)
     )
     measured = choices + _weak_scaling() + calibrated.section() + TABLES_HEAD + rows
+    head = HEAD + ledger_page.section(*shares) + steps
     return head + "\n".join((software, measured, NOTES, sections))
 
 
@@ -371,9 +375,9 @@ def _by_stack(found: StackReport) -> str:
         found.stack,
         str(answer["rows"]),
         _percent(answer["median_abs_frac"]),
-        f"**{_percent(answer['unseen_median_abs_frac'])}**",
-        _percent(answer["unseen_p90_abs_frac"]),
-        f"{100 * answer['unseen_mean_signed_frac']:+.1f} %",
+        f"**{_percent(answer['left_out_median_abs_frac'])}**",
+        _percent(answer["left_out_p90_abs_frac"]),
+        f"{100 * answer['left_out_mean_signed_frac']:+.1f} %",
         _whole(answer["coverage_frac"]),
     ]
     return "| " + " | ".join(cells) + " |"
@@ -385,7 +389,7 @@ def _summary(found: TableReport) -> str:
         f"[{found.table.name}](#{found.table.name})",
         str(answer["rows"]),
         f"**{_percent(answer['median_abs_frac'])}**",
-        _percent(answer["unseen_median_abs_frac"]),
+        _percent(answer["left_out_median_abs_frac"]),
         _whole(answer["coverage_frac"]),
         _percent(answer["mean_abs_frac"]),
         f"{100 * answer['mean_signed_frac']:+.1f} %",

@@ -5,7 +5,7 @@
 
 A rule of order, fitted to nothing: a factor of e in size weighs as much as another software, another device twice. Of
 one table at most MOST_OF_ONE rows are taken, so that one sweep does not fill the list. A row is predicted with
-constants that its software had no part in (`unseen`).
+constants that its software had no part in (`without_program`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 from lockstep.base.types.plain import Json, picked
 from lockstep.check.validation.case import Case
 from lockstep.check.validation.report import TABLES
-from lockstep.check.validation.unseen import unseen
+from lockstep.check.validation.without_program import without_program
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.describe.workload import parameters
 
@@ -60,7 +60,7 @@ def nearest(found: Estimate, count: int = 6) -> tuple[Near, ...]:
         table, case, _ = _published()[at]
         taken[table] = taken.get(table, 0) + 1
         if taken[table] <= MOST_OF_ONE:
-            chosen.append(Near(table, case, math.sqrt(distance), case.predict(unseen(case))))
+            chosen.append(Near(table, case, math.sqrt(distance), case.predict(without_program(case))))
         if len(chosen) == count:
             break
     return tuple(chosen)

@@ -58,7 +58,7 @@ from lockstep.check.validation.contradictions import contradicted
 from lockstep.check.validation.coverage import observed, sampled
 from lockstep.check.validation.ran_out import RanOut, ran_out
 from lockstep.check.validation.regret import Regret, regret
-from lockstep.check.validation.unseen import unseen
+from lockstep.check.validation.without_program import without_program
 from lockstep.price.layout import memory
 
 TABLES: dict[str, Table] = {
@@ -140,7 +140,7 @@ class Error:
     predicted: float
     note: str
     stack: str = ""
-    unseen: float | None = None
+    left_out: float | None = None
     """Of a step time, the prediction of a fit that knows no row of the same software."""
     covered: bool | None = None
     """Whether the step lies in the interval around that; asked of a share of the rows."""
@@ -153,13 +153,13 @@ class Error:
         return self.predicted / self.measured - 1.0
 
     @property
-    def unseen_frac(self) -> float | None:
+    def left_out_frac(self) -> float | None:
         """The same of a fit that knows no row of the same software."""
-        return None if self.unseen is None else self.unseen / self.measured - 1.0
+        return None if self.left_out is None else self.left_out / self.measured - 1.0
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "row quantity measured predicted error_frac stack unseen_frac note")
+        return picked(self, "row quantity measured predicted error_frac stack left_out_frac note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +191,14 @@ class TableReport:
         return float(np.median(np.abs(self.fracs)))
 
     @property
-    def unseen_fracs(self) -> Floats:
+    def left_out_fracs(self) -> Floats:
         """Signed errors of step times when nothing of their software is fitted to."""
-        return np.array([error.unseen_frac for error in self.errors if error.unseen_frac is not None])
+        return np.array([error.left_out_frac for error in self.errors if error.left_out_frac is not None])
 
     @property
-    def unseen_median_frac(self) -> float | None:
+    def left_out_median_frac(self) -> float | None:
         """Their median absolute error; None for tables that hold no step times."""
-        return float(np.median(np.abs(self.unseen_fracs))) if len(self.unseen_fracs) else None
+        return float(np.median(np.abs(self.left_out_fracs))) if len(self.left_out_fracs) else None
 
     @property
     def coverage_frac(self) -> float | None:
@@ -219,7 +219,7 @@ class TableReport:
             "median_abs_frac": self.median_abs_frac,
             "max_abs_frac": float(np.max(np.abs(self.fracs))),
             "mean_abs_frac": float(np.mean(np.abs(self.fracs))),
-            "unseen_median_abs_frac": self.unseen_median_frac,
+            "left_out_median_abs_frac": self.left_out_median_frac,
             "coverage_frac": self.coverage_frac,
             "constant_mfu_median_abs_frac": self.constant_mfu_frac,
             "constant_hfu_median_abs_frac": self.constant_hfu_frac,
@@ -240,21 +240,21 @@ class StackReport:
     stack: str
     fracs: Floats
     """Signed errors."""
-    unseen_fracs: Floats
+    left_out_fracs: Floats
     """Those of a fit that knows none of these rows, nor others of the software."""
     coverage_frac: float | None
     """Share of the rows asked that lie in their interval."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        sizes = np.abs(self.unseen_fracs)
+        sizes = np.abs(self.left_out_fracs)
         return {
             "stack": self.stack,
             "rows": len(self.fracs),
             "median_abs_frac": float(np.median(np.abs(self.fracs))),
-            "unseen_median_abs_frac": float(np.median(sizes)),
-            "unseen_p90_abs_frac": float(np.quantile(sizes, 0.9)),
-            "unseen_mean_signed_frac": float(np.mean(self.unseen_fracs)),
+            "left_out_median_abs_frac": float(np.median(sizes)),
+            "left_out_p90_abs_frac": float(np.quantile(sizes, 0.9)),
+            "left_out_mean_signed_frac": float(np.mean(self.left_out_fracs)),
             "coverage_frac": self.coverage_frac,
         }
 
@@ -268,18 +268,18 @@ class Report(Shown):
     @property
     def stacks(self) -> tuple[StackReport, ...]:
         """Errors of step times by software, in alphabetical order."""
-        errors = [error for table in self.tables for error in table.errors if error.unseen_frac is not None]
+        errors = [error for table in self.tables for error in table.errors if error.left_out_frac is not None]
         found = []
         for stack in sorted({error.stack for error in errors}):
             here = [error for error in errors if error.stack == stack]
-            seen, unseen = ([getattr(one, name) for one in here] for name in ("error_frac", "unseen_frac"))
-            found.append(StackReport(stack, np.array(seen), np.array(unseen), _share(one.covered for one in here)))
+            seen, left_out = ([getattr(one, name) for one in here] for name in ("error_frac", "left_out_frac"))
+            found.append(StackReport(stack, np.array(seen), np.array(left_out), _share(one.covered for one in here)))
         return tuple(found)
 
     @property
-    def unseen_median_frac(self) -> float | None:
+    def left_out_median_frac(self) -> float | None:
         """Median over software of its median error when nothing of it is fitted to: what to expect of another."""
-        medians = [float(np.median(np.abs(one.unseen_fracs))) for one in self.stacks]
+        medians = [float(np.median(np.abs(one.left_out_fracs))) for one in self.stacks]
         return float(np.median(medians)) if medians else None
 
     @property
@@ -305,7 +305,7 @@ class Report(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "unseen_median_frac coverage_frac fits_frac ran_out stacks tables ok")
+        return picked(self, "left_out_median_frac coverage_frac fits_frac ran_out stacks tables ok")
 
 
 def validate(names: Iterable[str] | None = None, progress: Progress | None = None) -> Report:
@@ -342,7 +342,7 @@ def _report(table: Table) -> TableReport:
 
 def _error(case: Case, with_interval: bool) -> Error:
     """Predicted with all constants, and of a step time with those that its software had no part in."""
-    blind = unseen(case)
+    blind = without_program(case)
     without, covered, fits = None, None, None
     if with_interval:
         one = observed(case)

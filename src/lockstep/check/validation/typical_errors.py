@@ -21,7 +21,7 @@ def typical_errors() -> dict[str, float]:
         curve = case.cluster.device.efficiency
         if case.cluster.device.name in curve.devices:
             by_program = sizes.setdefault(curve.name, {})
-            by_program.setdefault(error.stack, []).append(abs(error.unseen_frac or 0.0))
+            by_program.setdefault(error.stack, []).append(abs(error.left_out_frac or 0.0))
     return {
         name: rounded(np.mean([np.median(found) for found in sizes[name].values()]))
         for name in curves()

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import located
 from lockstep.show.verbs.words.calling import strict
-from lockstep.show.verbs.words.option import Argument
+from lockstep.show.verbs.words.option import Argument, Switch
 
 if TYPE_CHECKING:
-    from lockstep.check.validation import Report
+    from lockstep.check.validation import Ledger, Report
 
 
 @strict
@@ -17,11 +17,14 @@ def validate(
         str | Iterable[str] | None, Argument("TABLE", "Table of published measurements; all when omitted.")
     ] = None,
     *,
+    first_sight: Annotated[
+        bool, Switch("Show instead what tables said before anything was changed for them; nothing is predicted.")
+    ] = False,
     progress: Callable[[int, int], None] | None = None,
-) -> "Report":
+) -> "Report | Ledger":
     """Published measurements against predictions: all tables, or those named. Raises UnknownName."""
     from lockstep import validation
 
     names = [tables] if isinstance(tables, str) else tables
     with located("TABLE"):
-        return validation.validate(names, progress)
+        return validation.first_sight(names) if first_sight else validation.validate(names, progress)

@@ -12,6 +12,7 @@ from rich.text import Text
 from lockstep.base.units import format_frac
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.figure import PALETTE, make_figure
+from lockstep.show.views.parts.first_sight import first_sight_words, plot_ledger, render_ledger
 from lockstep.show.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -19,31 +20,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lockstep.check.validation import Report, StackReport, TableReport
+    from lockstep.check.validation import Ledger, Report, StackReport, TableReport
     from lockstep.check.validation.regret import Regret
 
 
 WORST_OF_ALL = 8
 WORST_OF_EACH = 3
 _TITLES = [("table", "left"), ("rows", "right"), ("mean", "right"), ("median", "right"), ("max", "right")]
-_TITLES += [("unseen", "right"), ("inside", "right"), ("const", "right"), ("limit", "right"), ("", "left")]
-_BY_STACK = [("software", "left"), ("rows", "right"), ("median", "right"), ("unseen", "right"), ("90 %", "right")]
+_TITLES += [("left out", "right"), ("inside", "right"), ("const", "right"), ("limit", "right"), ("", "left")]
+_BY_STACK = [("software", "left"), ("rows", "right"), ("median", "right"), ("left out", "right"), ("90 %", "right")]
 _BY_STACK += [("mean", "right"), ("inside", "right")]
 
 
 def render(report: Report, out: Console) -> None:
     """Prints the report."""
+    from lockstep.check.validation import first_sight
+
     tables = report.tables
     good = sum(one.ok for one in tables)
     style = "bold green" if report.ok else "bold red"
     out.print(Text(f"{good} of {len(tables)} tables within tolerance", style=style))
-    if len(report.stacks) > 1 and report.unseen_median_frac is not None:
-        said = format_frac(report.unseen_median_frac, 2)
+    if len(report.stacks) > 1 and report.left_out_median_frac is not None:
+        said = format_frac(report.left_out_median_frac, 2)
         inside = _share(report.coverage_frac)
-        what = f"where none of it was fitted to: median error {said}, {inside} inside the 90 % interval"
+        out.print(f"{first_sight_words(first_sight())}; what follows is in sample.")
+        what = f"in sample, nothing of it fitted to: median error {said}, {inside} inside the 90 % interval"
         heading(out, "Steps by software", what)
         indented(out, table(_BY_STACK, (_by_stack(one) for one in report.stacks)))
-        out.print(Text("  unseen, 90 %, mean, inside: of a fit without any row of that software", style="dim"))
+        out.print(Text("  left out, 90 %, mean, inside: of a fit without any row of that software", style="dim"))
     chosen = [(one.table.name, one.regret) for one in tables if one.regret is not None]
     if chosen:
         heading(out, "Choices", "measured time of the layout chosen by prediction over the least measured, minus 1")
@@ -58,7 +62,7 @@ def render(report: Report, out: Console) -> None:
         )
     heading(out, "Errors", "predicted / measured - 1; positive is too slow or too much memory")
     indented(out, table(_TITLES, (_numbers(one) for one in tables)))
-    out.print(Text("  unseen: median error of a fit without any row of the same software", style="dim"))
+    out.print(Text("  left out: median error of a fit without any row of the same software", style="dim"))
     out.print(Text("  inside: share of steps inside the 90 % interval of that fit", style="dim"))
     out.print(Text("  const: median error of the best single efficiency, MFU or HFU, of each table", style="dim"))
     for one in tables:
@@ -80,7 +84,7 @@ def _numbers(one: TableReport) -> list[str | Text]:
         _signed(float(np.mean(one.fracs))),
         format_frac(one.median_abs_frac, 2),
         format_frac(float(np.max(sizes)), 2),
-        _share(one.unseen_median_frac),
+        _share(one.left_out_median_frac),
         _share(one.coverage_frac),
         format_frac(min(constants), 2) if constants else "",
         format_frac(one.table.tolerance_frac, 2),
@@ -90,14 +94,14 @@ def _numbers(one: TableReport) -> list[str | Text]:
 
 def _by_stack(one: StackReport) -> list[str]:
     """Rows, median error, then median, 90th percentile and mean of what the fit had no part in."""
-    sizes = np.abs(one.unseen_fracs)
+    sizes = np.abs(one.left_out_fracs)
     return [
         one.stack,
         str(len(one.fracs)),
         format_frac(float(np.median(np.abs(one.fracs))), 2),
         format_frac(float(np.median(sizes)), 2),
         format_frac(float(np.quantile(sizes, 0.9)), 2),
-        _signed(float(np.mean(one.unseen_fracs))),
+        _signed(float(np.mean(one.left_out_fracs))),
         _share(one.coverage_frac),
     ]
 
@@ -147,8 +151,8 @@ def _groups(report: Report) -> dict[str, list[tuple[float, float]]]:
     timed, found = bool(report.stacks), dict[str, list[tuple[float, float]]]()
     for one in report.tables:
         for error in one.errors:
-            if error.unseen is not None:
-                found.setdefault(error.stack, []).append((error.measured, error.unseen))
+            if error.left_out is not None:
+                found.setdefault(error.stack, []).append((error.measured, error.left_out))
             elif not timed:
                 found.setdefault(one.table.name, []).append((error.measured, error.predicted))
     return dict(sorted(found.items(), key=lambda item: float(np.median([abs(b / a - 1) for a, b in item[1]]))))
@@ -188,16 +192,35 @@ MOST_S = 1e6
 """Larger numbers are bytes."""
 
 
+def _render(found: Report | Ledger, out: Console) -> None:
+    """Prints the report, or the ledger of first sights."""
+    from lockstep.check.validation import Ledger
+
+    if isinstance(found, Ledger):
+        render_ledger(found, out)
+    else:
+        render(found, out)
+
+
+def _plot(found: Report | Ledger) -> Figure:
+    """The picture of either."""
+    from lockstep.check.validation import Ledger
+
+    return plot_ledger(found) if isinstance(found, Ledger) else plot_validate(found)
+
+
 COMMAND = Command(
     examples=(
         "lockstep validate",
         "lockstep validate narayanan_sc21 --plot errors.png",
         "lockstep validate narayanan_sc21 --json",
+        "lockstep validate --first-sight",
+        "lockstep validate lucie_7b_jeanzay --first-sight",
     ),
     more="The exit code is 1 when a table is out of tolerance.",
-    render=render,
-    picture=plot_validate,
+    render=_render,
+    picture=_plot,
     doing="predicting published rows",
-    ok=lambda answer: answer.ok,
+    ok=lambda answer: getattr(answer, "ok", True),
     lists=False,
 )

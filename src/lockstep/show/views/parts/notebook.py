@@ -79,6 +79,7 @@ VIEWS: dict[str, str] = {
     "lockstep.show.verbs.catalog.Catalog": "catalog",
     "lockstep.show.verbs.stack.Stacks": "stack",
     "lockstep.show.verbs.support.Matrix": "support",
+    "lockstep.check.validation.ledger.Ledger": "validate",
     "lockstep.check.validation.report.Report": "validate",
     "lockstep.check.validation.cases.compare.Survey": "case",
     "lockstep.show.verbs.cite.References": "cite",

@@ -1,4 +1,4 @@
-"""What is predicted of software that nothing was fitted to: `unseen(case)`.
+"""What is predicted of software that nothing was fitted to: `without_program(case)`.
 
 A stack keeps its switches, which are facts; the constants of the device and of the library whose kernels run are those
 of the fit without its tables (`left_out.toml`, the output of `python tools/fit/fit.py --each`). Stacks that
@@ -20,7 +20,7 @@ def left_out() -> dict[str, dict[str, dict[str, float]]]:
     return shipped_table("lockstep.check.validation", "left_out.toml")
 
 
-def unseen(case: Case) -> Case:
+def without_program(case: Case) -> Case:
     """The case with constants that its software had no part in."""
     software = case.job.recipe.software
     found = left_out().get(software.name)
