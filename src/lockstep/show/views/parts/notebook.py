@@ -78,6 +78,7 @@ VIEWS: dict[str, str] = {
     "lockstep.run.rig.result.Race": "rig",
     "lockstep.show.verbs.catalog.Catalog": "catalog",
     "lockstep.show.verbs.stack.Stacks": "stack",
+    "lockstep.describe.stacks.derived.Derived": "stack",
     "lockstep.show.verbs.support.Matrix": "support",
     "lockstep.check.validation.ledger.Ledger": "validate",
     "lockstep.check.validation.report.Report": "validate",
