@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_map
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
 from lockstep.run.capture.cuda import SEEN, answer, index
-from lockstep.run.capture.kernels import kernels
+from lockstep.run.capture.kernels import kernels, rms_norm
 
 NAME = "gpu_of_the_catalog"
 
@@ -58,6 +58,8 @@ class Pretence(TorchFunctionMode):
         super().__init__()
         self.own: dict[Any, Callable[..., Any]] = {
             torch.nn.functional.scaled_dot_product_attention: attention,
+            torch.nn.functional.rms_norm: rms_norm,
+            torch.rms_norm: rms_norm,
             torch.Tensor.is_cuda.__get__: lambda one: one.device.type == SEEN,  # type: ignore[attr-defined]
             torch.Tensor.to: _moved,
             torch.Tensor.cuda: lambda one, device=None, **words: one.to(_card(device), **words),
