@@ -96,7 +96,7 @@ def _lifted(make: Callable[..., torch.Tensor], data: Any, *args: Any, device: An
     return made if device is None else made.to(device)
 
 
-def _listed(index: Callable[..., Any], one: torch.Tensor, where: Any, *value: Any) -> Any:
+def _listed(index: Callable[..., object], one: torch.Tensor, where: object, *value: object) -> object:
     """An index with lists, of which PyTorch makes tensors below what is watched."""
     parts = where if isinstance(where, tuple) else (where,)
     there = _inside(one.device)
