@@ -54,8 +54,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     "files": (lambda: len(sources()), 1112),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
-    # 385 more: that file, modules of captured operations, and rows that captures of layers found to differ.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 135_935),
+    # 440 more: that file, modules of captured operations, kernels of a GPU, and rows that captures found to differ.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 135_990),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),

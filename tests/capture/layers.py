@@ -18,6 +18,8 @@ CASES: dict[str, dict[str, Any]] = {
     "llama": {},
     "llama_half": {"half": True},
     "llama_wide": {"wide": True},
+    "llama_fused": {"fused": True},
+    "llama_fused_half": {"fused": True, "half": True},
     "llama_again": {"again": True},
     "llama_written": {"written": True},
     "llama_adapted": {"adapted": True},
@@ -193,7 +195,8 @@ class Layer(nn.Module):
 
     def __init__(self, case: dict[str, Any]) -> None:
         super().__init__()
-        self.case, norm = case, nn.LayerNorm if "plain" in case else partial(Norm, wide="normed_outputs" in case)
+        self.case, written = case, partial(Norm, wide="normed_outputs" in case)
+        norm = nn.LayerNorm if "plain" in case else nn.RMSNorm if "fused" in case else written
         self.norm_1, self.norm_2, self.attention = norm(HIDDEN), norm(HIDDEN), Attention(case)
         plain = Plain(nn.GELU() if "parallel" in case else Gelu()) if "plain" in case else None
         gated = Experts() if "experts" in case else Gated(Adapted if "adapted" in case else nn.Linear)
@@ -216,7 +219,7 @@ class Model(nn.Module):
         super().__init__()
         self.case, self.part = case, int(HEAD * case.get("turned", 1.0))
         self.table, self.layers = nn.Embedding(VOCAB, HIDDEN), nn.ModuleList(Layer(case) for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(HIDDEN) if "plain" in case else Norm(HIDDEN)
+        self.norm = (nn.LayerNorm if "plain" in case else nn.RMSNorm if "fused" in case else Norm)(HIDDEN)
         self.head = nn.Linear(HIDDEN, VOCAB, bias=False)
 
     def forward(self, words: Any) -> Any:

@@ -101,8 +101,9 @@ def question(name: str) -> tuple[Transformer, Any, Any]:
         half = {"dtype": "fp32", "optimizer": "adamw-no-master", "gradient_B": 4.0, "parameter_B": 4.0}
     if "adapted" in case:
         half = {"train": f"lora:r={program.RANK},targets=all-linear"}
+    norms = {"norm": "split", "norm_weight": "one"} if "fused" in case else {}
     recipe = recipe_by(
-        stack("hf-trainer-5").having(autocast="half" not in case), seq=program.SEQ, batch=program.SEQUENCES,
+        stack("hf-trainer-5").having(autocast="half" not in case, **norms), seq=program.SEQ, batch=program.SEQUENCES,
         flash_attention="written" not in case, **half,
     )  # fmt: skip
     grid = Layout(micro_batch=program.SEQUENCES, recompute="full" if "again" in case else "none").grid()
@@ -253,6 +254,7 @@ SHOWN = {
     "llama_half": {"autocast": False, "attention": ["cudnn", "flash2"], "gradients_freed": True},
     "llama_again": {"recompute": "full", "recompute_stops": True, "autocast": True},
     "llama_written": {"scores": "written", "flash_attention": False, "repeated_heads": True},
+    "llama_fused": {"norm": "split", "autocast": True},
     "gpt2": {"norm": "split", "activation": "autocast", "own_projections": False},
     "neox_half": {"norm": "split", "activation": "one", "rotary": "written", "autocast": False},
 }  # fmt: skip

@@ -33,7 +33,14 @@ from lockstep.base.types.plain import Json
 from lockstep.base.types.saved import FP32_B
 from lockstep.base.types.shown import Shown
 from lockstep.describe.hardware import Cluster
-from lockstep.describe.workload import LayerKind, RankParameters, head_kept_tensors
+from lockstep.describe.workload import (
+    LayerKind,
+    RankParameters,
+    embedding_weights,
+    head_kept_tensors,
+    head_weights,
+    rank_parameters,
+)
 from lockstep.price.layout.gathers import sharing_in
 from lockstep.price.layout.held import sharded, stage_parameters, states_B
 from lockstep.price.layout.host import copies_B, stage_host_B, stage_host_states_B
@@ -222,7 +229,7 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         made = gradients_made(job, grid, held, (first, last))
         early_B, left_B = np.where(fresh, 0.0, gradients_B), np.where(fresh, 0.0, kept_B)
         found = (
-            (early_B, kept_B, loss_B + gathered_B),
+            (early_B, kept_B, loss_B + _rooted_B(job, grid, (first, last), gathered_B)),
             (np.where(fresh, made.head_frac, 1.0) * gradients_B, kept_B, layer_B + gathered_B),
             (np.where(fresh, 1.0 - made.late_frac, 1.0) * gradients_B, left_B, layer_B + gathered_B),
             (gradients_B, left_B * (grid.stages > 1), np.where(fresh, made.again_frac, made.added_frac) * gradients_B),
@@ -348,6 +355,17 @@ def _adapted_states(
     tables = _copied_states(job, grid, stage)
     optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
     return weights_B + tables[0], gradients_B + tables[1], optimizer_B + tables[2]
+
+
+def _rooted_B(job: Job, grid: LayoutGrid, ends: tuple[bool, bool], gathered_B: Number) -> Number:
+    """Whole parameters at the loss: of FSDP those of its root, an embedding and a head, when layers are given up."""
+    model, recipe, sharing = job.transformer, job.recipe, sharing_in(job, grid)
+    if model is None or sharing.held_frac is not None or recipe.sharding != "fsdp2":
+        return gathered_B
+    tables = (*embedding_weights(model) * ends[0], *head_weights(model) * ends[1])
+    stored_B = recipe.base_B if recipe.adapters is not None else recipe.parameter_B
+    elems = rank_parameters(tables, grid.tp, grid.ep, grid.expert_tp).total_elems
+    return np.where(sharing.keeps, gathered_B, elems * stored_B)
 
 
 def _gathered(job: Job, grid: LayoutGrid, parameters: RankParameters, trained: RankParameters, layers: int) -> Number:

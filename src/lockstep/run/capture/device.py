@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
 from lockstep.run.capture.cuda import SEEN, Generator, answer, index
-from lockstep.run.capture.kernels import kernels
+from lockstep.run.capture.kernels import kernels, rms_norm
 from lockstep.run.capture.moving import set_data, swapping
 from lockstep.run.capture.real import Real, is_without, listed, loading, really, with_values
 from lockstep.run.capture.values import no_told_size
@@ -63,6 +63,8 @@ class Pretence(TorchFunctionMode):
         super().__init__()
         self.own: dict[Any, Callable[..., Any]] = {
             torch.nn.functional.scaled_dot_product_attention: attention,
+            torch.nn.functional.rms_norm: rms_norm,
+            torch.rms_norm: rms_norm,
             torch.Tensor.is_cuda.__get__: lambda one: one.device.type == SEEN,  # type: ignore[attr-defined]
             torch.Tensor.to: _moved,
             torch.Tensor.cuda: lambda one, device=None, **words: one.to(_card(device), **words),
@@ -112,7 +114,7 @@ def _lifted(make: Callable[..., torch.Tensor], data: Any, *args: Any, device: An
     return made if device is None else made.to(device)
 
 
-def _listed(index: Callable[..., Any], one: torch.Tensor, where: Any, *value: Any) -> Any:
+def _listed(index: Callable[..., object], one: torch.Tensor, where: object, *value: object) -> object:
     """An index with lists, of which PyTorch makes tensors below what is watched."""
     parts = where if isinstance(where, tuple) else (where,)
     there = _inside(one.device)

@@ -1,7 +1,8 @@
 """Shapes that kernels of a GPU give and for which PyTorch has no rule: recurrent cells, norms over ranks, and grouped
 products of formats other than bfloat16.
 
-Source: pytorch v2.13.0, aten/src/ATen/native/cuda/RNN.cu, Normalization.cuh and GroupedMMUtils.h.
+Source: pytorch v2.13.0, aten/src/ATen/native/cuda/RNN.cu, Normalization.cuh and GroupedMMUtils.h, and
+aten/src/ATen/native/layer_norm.cpp (rms_norm_symint).
 """
 
 from __future__ import annotations
@@ -79,10 +80,22 @@ SHAPES = {
 }
 
 
+def rms_norm(
+    one: torch.Tensor, shape: list[int], weight: torch.Tensor | None = None, eps: float | None = None
+) -> torch.Tensor:
+    """One kernel, as on a GPU, unless the weight is of another format; PyTorch writes it out where shapes are alone."""
+    if torch.is_autocast_enabled("cuda") and one.is_floating_point():
+        one, weight = one.float(), None if weight is None else weight.float()
+    if one.device.type == "cpu" or (weight is not None and weight.dtype != one.dtype):
+        return torch.rms_norm(one, shape, weight, eps)
+    found: torch.Tensor = torch.ops.aten._fused_rms_norm(one, shape, weight, eps)[0]
+    return found
+
+
 def kernels() -> list[torch.library.Library]:
     """Rules that live as long as what is given, and operations that a GPU has kernels for and others write out."""
     own, shapes = (torch.library.Library("aten", "IMPL") for _ in range(2))
-    for name in ("silu_backward", "mish_backward", "native_channel_shuffle", *SHAPES):
+    for name in ("silu_backward", "mish_backward", "native_channel_shuffle", "_fused_rms_norm", *SHAPES):
         own.impl(name, _never, "PrivateUse1")
     for name, rule in SHAPES.items():
         shapes.impl(name, rule, "Meta")
