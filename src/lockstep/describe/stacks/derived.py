@@ -22,7 +22,8 @@ from lockstep.describe.stacks.habits import Habits
 from lockstep.describe.stacks.stack import Stack, stacks
 
 HALF = ("bfloat16", "float16")
-NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+NUMBER = re.compile(r"(?<=\.)(?:\d+|\*)(?=\.|$)")
+"""That of a layer in the name of a module; * in files that say the step at several depths."""
 SLOTS = {"cross_entropy": "loss", "flash_attention": "scores"}
 """Slots whose way a switch says."""
 KERNELS = {"cudnn": "cudnn", "flash": "flash2"}

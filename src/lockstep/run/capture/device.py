@@ -77,7 +77,6 @@ class Pretence(TorchFunctionMode):
             torch.nn.functional.embedding: partial(_dense, torch.nn.functional.embedding),
             torch.nn.functional.embedding_bag: partial(_dense, torch.nn.functional.embedding_bag),
             torch.Tensor.data.__set__: set_data,  # type: ignore[attr-defined]
-            **{index: partial(_listed, index) for index in (torch.Tensor.__getitem__, torch.Tensor.__setitem__)},
             **{make: partial(_lifted, make) for make in (torch.tensor, torch.as_tensor, torch.asarray)},
         }
 
@@ -112,14 +111,6 @@ def _lifted(make: Callable[..., torch.Tensor], data: Any, *args: Any, device: An
         return make(data, *args, device=device, **words)
     made = make(data, *args, device="cpu", **words)
     return made if device is None else made.to(device)
-
-
-def _listed(index: Callable[..., object], one: torch.Tensor, where: object, *value: object) -> object:
-    """An index with lists, of which PyTorch makes tensors below what is watched."""
-    parts = where if isinstance(where, tuple) else (where,)
-    there = _inside(one.device)
-    made = [_lifted(torch.tensor, part, device=there) if type(part) is list else part for part in parts]
-    return index(one, tuple(made) if isinstance(where, tuple) else made[0], *value)
 
 
 class Sparse(Exception):
