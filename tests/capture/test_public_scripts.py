@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import lockstep
+from effort import share
 from lockstep.base.errors import BadInput
 from lockstep.describe.captured import COLLECTIVES, Captured
 
@@ -391,7 +392,7 @@ batch = lambda: torch.randn(8, 64, device="cuda")
 USES = ["y[:count]", "y[:, 1:count]", "y.view(count, -1)", 'torch.full((count,), 1.0, device="cuda") + 0 * y.sum()']
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", share(USES, 2))
 def test_a_size_that_a_program_was_told_is_refused_with_its_line(capture: Capture, use: str) -> None:
     with pytest.raises(BadInput, match=r"asked for at train.py:6 depends on weights.*--answer train.py:6=NUMBER"):
         capture(TOLD, use)

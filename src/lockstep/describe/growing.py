@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -47,12 +47,20 @@ class Growth:
     target: int
     counts: bool
     """Whether lists lengthen, so that the value counts what they repeat."""
+    known: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    """What has been found: layers are alike."""
 
     def at_target(self, found: Sequence[Any]) -> Any:
         """The instance at the target. Raises Uneven."""
+        if all(one == found[0] for one in found):
+            return found[0]
+        key = tuple(found)
+        if key not in self.known:
+            self.known[key] = self._at_target(found)
+        return self.known[key]
+
+    def _at_target(self, found: Sequence[Any]) -> Any:
         first = found[0]
-        if all(one == first for one in found):
-            return first
         if isinstance(first, int):
             return self._number(found)
         if isinstance(first, Many) and len({len(one) for one in found}) > 1:

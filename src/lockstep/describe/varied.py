@@ -12,7 +12,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -154,11 +154,17 @@ def _operations(calls: Many) -> tuple[tuple[Operation, ...], tuple[Life, ...]]:
             lives[mine] = replace(lives[mine], died=at)
         name, phase, group, module = words
         reads, flops, causal, stream = numbers
-        text = ";".join("x".join(map(str, sizes)) + f":{dtype}" for sizes, dtype in shapes)
+        text = _text(shapes)
         operations.append(
             Operation(name, phase, text, reads, flops, bool(causal), stream, event_of(place), group, module)
         )
     return tuple(operations[:-1]), tuple(lives)
+
+
+@lru_cache(1 << 16)
+def _text(shapes: Many) -> str:
+    """Shapes and formats as a call has them; many calls are alike."""
+    return ";".join("x".join(map(str, sizes)) + f":{dtype}" for sizes, dtype in shapes)
 
 
 def _said(step: Captured) -> Any:
