@@ -72,7 +72,7 @@ def test_nothing_is_said_where_values_do_not_agree() -> None:
         Growth((2, 3, 4), 8, counts=False).at_target([128, 192, 384])
     with pytest.raises(Uneven):
         grown((2, 3, 4), 8, lambda n: Many(["in", *["layer"] * (n if n < 4 else n + 1), "out"]))
-    with pytest.raises(Uneven, match="repeat none of them"):
+    with pytest.raises(Uneven, match="repeat none of them evenly"):
         beside(Many("ab"), Many("axb"), 1)
     with pytest.raises(Uneven, match="'relu' and 'gelu'"):
         Growth((2, 3), 4, counts=False).at_target(["relu", "gelu"])

@@ -54,6 +54,16 @@ MOST_B = 1 << 30
 """Bytes of a part of the file, unpacked."""
 
 
+def tensor_B(shape: tuple[int, ...], dtype: str) -> int:
+    """Bytes of a tensor."""
+    return prod(shape) * SIZES.get(dtype, 1)
+
+
+def blocks_B(size_B: int) -> int:
+    """Bytes that the allocator of a GPU gives a tensor of `size_B` bytes."""
+    return -(-size_B // BLOCK_B) * BLOCK_B
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """A call of PyTorch on the card."""
@@ -85,7 +95,7 @@ class Operation:
     @property
     def size_B(self) -> int:
         """Bytes of a collective, as nccl-tests counts them: of what is read, or given where that is more."""
-        sizes_B = [prod(shape) * SIZES.get(dtype, 1) for shape, dtype in self.tensors()]
+        sizes_B = [tensor_B(*one) for one in self.tensors()]
         return max(sum(sizes_B[: self.reads]), sum(sizes_B[self.reads :]))
 
     def tensors(self) -> list[tuple[tuple[int, ...], str]]:
@@ -109,7 +119,7 @@ class Life:
     @property
     def held_B(self) -> int:
         """Bytes that the allocator gives it."""
-        return -(-self.size_B // BLOCK_B) * BLOCK_B
+        return blocks_B(self.size_B)
 
 
 @dataclass(frozen=True)

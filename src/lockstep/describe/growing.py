@@ -77,8 +77,8 @@ class Growth:
         square = Fraction(found[0], self.values[0] ** 2)
         if len(found) > 2 and [square * value**2 for value in self.values] == list(found):
             return self._whole(square * self.target**2)
-        more = "; two values do not show how, give three" if len(found) == 2 else ""
-        raise Uneven(f"{', '.join(f'{one:,}' for one in found)}{more}")
+        more = ": two values cannot show how it grows, give three" if len(found) == 2 else ": not a polynomial"
+        raise Uneven(f"a size is {', '.join(f'{one:,}' for one in found)}{more}")
 
     def _polynomial(self, found: Sequence[int], value: int) -> Fraction:
         """Through the first instances (Lagrange)."""
@@ -153,7 +153,8 @@ def beside(short: Many, long: Many, most: int) -> tuple[Inserted, ...]:
             for one in _insertions(b, i, j, len(b) - j - (len(a) - i), most):
                 heappush(left, (cost + 1, -i, i, j + one.length * one.times, (*more, one)))
     raise Uneven(
-        f"{len(long) - len(short):,} more than {len(short):,} parts repeat none of them evenly; try larger values"
+        f"the larger has {len(long) - len(short):,} parts more than {len(short):,}, which repeat none of them evenly; "
+        "try larger values"
     )
 
 

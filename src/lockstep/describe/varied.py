@@ -20,12 +20,13 @@ from typing import Any
 
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.plain import Json
-from lockstep.describe.captured import COLLECTIVES, PACKED, SIZES, Captured, Life, Operation, read_captured
+from lockstep.describe.captured import COLLECTIVES, PACKED, Captured, Life, Operation, read_captured, tensor_B
 from lockstep.describe.events import Numbers, places
 from lockstep.describe.growing import Growth, Many, Uneven
 
 VARIED = "varied.json"
 SMALLEST_B = 1 << 20
+"""The first bucket of DistributedDataParallel (PyTorch, torch.distributed._DEFAULT_FIRST_BUCKET_BYTES)."""
 LAYER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 """The number of a layer in the name of a module, which differs between those that are equal."""
 COUNTS = ("parameters", "trained_parameters")
@@ -85,7 +86,9 @@ class Varied:
         except Uneven as error:
             why = _why(growth, [calls for calls, _ in steps]) or str(error)
             given = ", ".join(map(str, values))
-            raise BadInput(f"the step with {name}={target} does not follow from {given}: {why}", "--at") from None
+            raise BadInput(
+                f"the step with {name}={target} cannot be derived from captures with {given}: {why}", "--at"
+            ) from None
 
 
 def _of_one_size(found: Many, steps: Sequence[Many]) -> None:
@@ -95,7 +98,7 @@ def _of_one_size(found: Many, steps: Sequence[Many]) -> None:
     """
     known = {(words[0], shapes) for calls in steps for words, _, _, shapes, *_ in calls if words[0] in COLLECTIVES}
     for (name, phase, *_), _, _, shapes, *_ in found:
-        of_B = sum(prod(sizes) * SIZES.get(dtype, 1) for sizes, dtype in shapes)
+        of_B = sum(tensor_B(*one) for one in shapes)
         if name in COLLECTIVES and (name, shapes) not in known and of_B > SMALLEST_B:
             raise Uneven(f"{name} ({phase}) grows with it, and more may be cut into several, as buckets are")
 
@@ -107,7 +110,7 @@ def _why(growth: Growth, steps: Sequence[Many]) -> str:
             growth.at_target(calls)
         except Uneven as error:
             (name, phase, *_), *_ = calls[0]
-            return f"{name.removeprefix('aten.')} ({phase}) has {error}"
+            return f"of {name.removeprefix('aten.')} ({phase}), {error}"
     return ""
 
 

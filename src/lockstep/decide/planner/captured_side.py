@@ -5,14 +5,18 @@
     host           what is left of the step: the device waits for launches
 
 Of kernels of several streams at once the sum is said, and what they have in common is taken off the host's part.
+The interval is that of an estimate (`interval.py`) with this device, these links and this share of the host.
 """
 
 from __future__ import annotations
 
-from lockstep.decide.planner.comparison import Side
+import math
+
+from lockstep.decide.planner.comparison import STEPS, Side
+from lockstep.decide.planner.interval import Ends, spread_on
 from lockstep.describe.captured import Captured, Operation
 from lockstep.describe.hardware import Cluster
-from lockstep.price.kernels.captured import WITHIN, WORST_FRAC, priced_calls
+from lockstep.price.kernels.captured import WITHIN, priced_calls
 from lockstep.price.kernels.clock import Work
 from lockstep.price.layout.captured import captured_memory
 from lockstep.price.layout.memory import CATEGORIES
@@ -24,16 +28,18 @@ def captured_side(captured: Captured, cluster: Cluster, title: str) -> Side:
     time, program = captured_time(captured, cluster), captured.program
     parts_s = _kernels_s(captured, cluster) | {"other_comm.": time.exposed_communication_s}
     parts_s["idle.host"] = time.step_time_s - sum(parts_s.values())
+    between, spread = _ends(captured, cluster, time.step_time_s, parts_s["idle.host"]), spread_on(cluster.device)
     memory = captured_memory(captured, cluster)
     names = "script parameters trained_parameters ranks rank torch"
     return Side(
         title,
         parts_s,
         units=1.0,
-        unit="steps",
+        unit=STEPS,
         devices=captured.ranks,
-        below=WORST_FRAC,
-        above=WORST_FRAC,
+        below=float(between.below(spread)),
+        above=float(between.above(spread)),
+        links=(math.log(between.slow_s / between.step_time_s), math.log(between.fast_s / between.step_time_s)),
         common=(cluster.device, "captured"),
         settings={
             "arguments": " ".join(program["arguments"]),
@@ -45,6 +51,15 @@ def captured_side(captured: Captured, cluster: Cluster, title: str) -> Side:
         capacity_B=float(memory.capacity_B),
         assumptions=(f"of eager kernels: 35 steps measured on one H100 are off by {WITHIN}",),
     )
+
+
+def _ends(captured: Captured, cluster: Cluster, step_s: float, host_s: float) -> Ends:
+    """What the interval depends on."""
+    slow_s, fast_s = (
+        step_s if one is cluster else captured_time(captured, one).step_time_s for one in cluster.links_range
+    )
+    error_frac = cluster.device.efficiency.error_frac_on(cluster.device.name)
+    return Ends(step_s, slow_s, fast_s, max(0.0, host_s) / step_s, error_frac)
 
 
 def _kernels_s(captured: Captured, cluster: Cluster) -> dict[str, float]:

@@ -37,6 +37,8 @@ from lockstep.decide.planner.uncounted import not_counted, said
 from lockstep.decide.planner.utilisation import Utilisation, plain_mfu
 from lockstep.price.layout.memory import CATEGORIES
 
+STEPS = "steps"
+"""The unit of captured steps, whose tokens nobody counts."""
 EXPLAINED_FRAC = 0.9
 """Causes are the parts that together make up this share of all that differs."""
 

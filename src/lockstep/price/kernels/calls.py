@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
-from lockstep.describe.captured import COLLECTIVES, SIZES, Operation
+from lockstep.describe.captured import COLLECTIVES, Operation, tensor_B
 from lockstep.describe.stacks import find_way
 from lockstep.price.kernels.adapters import THIN
 from lockstep.price.kernels.clock import MIXED, WIDENED, Clock, Work
@@ -87,7 +87,7 @@ class Call:
     @cached_property
     def sizes_B(self) -> list[int]:
         """Bytes of each."""
-        return [prod(shape) * SIZES.get(dtype, 1) for shape, dtype in self.tensors]
+        return [tensor_B(*one) for one in self.tensors]
 
     @property
     def read_B(self) -> list[int]:

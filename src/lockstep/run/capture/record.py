@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.flop_counter import flop_registry
 
-from lockstep.describe.captured import BLOCK_B, READ
+from lockstep.describe.captured import READ, blocks_B
 from lockstep.run.capture.device import NAME
 from lockstep.run.capture.groups import Functional
 from lockstep.run.capture.known import MOST, changes, forget, indexed, remember, sized, value
@@ -266,13 +266,13 @@ class Record(TorchDispatchMode):
             return
         life = holder.life = Life(nbytes, len(self.operations))
         self.lives.append(life)
-        self.live_B += -(-nbytes // BLOCK_B) * BLOCK_B
+        self.live_B += blocks_B(nbytes)
         self.peak_B = max(self.peak_B, self.live_B)
 
     def _ends(self, holder: Holder) -> None:
         if holder.life is not None:
             holder.life.died = len(self.operations)
-            self.live_B -= -(-holder.life.size_B // BLOCK_B) * BLOCK_B
+            self.live_B -= blocks_B(holder.life.size_B)
             holder.life = None
 
     def resized(self, storage: Any) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SUFFIX = ".capture"
 FILE = f"step{SUFFIX}"
 MOST_STEPS, MOST_CALLS = 1 << 20, 1_000_000
+"""How far the largest value that fits is looked for: in steps, and in calls where each step adds some."""
 PROGRAM = Argument(
     "SCRIPT ARGUMENTS",
     "A training script and its arguments, after -- where they begin with a hyphen: train.py -- --lr 1e-4.",

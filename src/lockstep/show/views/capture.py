@@ -115,8 +115,8 @@ def _followed(found: CapturedMemory) -> list[str]:
 
 def _largest(found: CapturedMemory) -> str:
     """How far each argument that was varied may go on the device."""
-    parts = [f"no {name}" if most is None else f"{name} up to {most:,}" for name, most in found.largest.items()]
-    return f"With the rest as it is, {' and '.join(parts)} fit."
+    parts = [f"{name} {'none' if most is None else f'{most:,}'}" for name, most in found.largest.items()]
+    return f"Largest value that fits, all else unchanged: {', '.join(parts)}."
 
 
 def _values(found: CapturedMemory, out: Console) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from lockstep.base.units import format_count, format_frac, format_size, format_time
+from lockstep.decide.planner.comparison import STEPS
 from lockstep.show.views.estimate import PART_WORDS
 from lockstep.show.views.parts import bars
 from lockstep.show.views.parts.command import Command
@@ -28,8 +29,6 @@ ASSUMPTIONS = 4
 LEAST_FRAC = 1e-3
 """Parts that differ by less than this share of A's step are one row together."""
 MINUS, GREATER = "-", "+"
-STEPS = "steps"
-"""The unit of captured steps, whose tokens nobody counts."""
 
 
 def render(found: Comparison, out: Console) -> None:

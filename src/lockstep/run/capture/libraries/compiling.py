@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from lockstep.run.capture.libraries.deepspeed import After
+from lockstep.run.capture.libraries.after import After
 
 FLEX = "torch.nn.attention.flex_attention"
 NOTE = "torch.compile: captured as eager operations; what a compiler fuses is not held in memory"

@@ -10,7 +10,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from lockstep.run.capture.libraries.deepspeed import After
+from lockstep.run.capture.libraries.after import After
 
 MISSING = ("no file named", "not appear to have a file named")
 """What is said of a folder, and of a repository in the cache, that has a configuration and no weights."""

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from lockstep.run.capture.known import know, value
-from lockstep.run.capture.libraries.deepspeed import After
+from lockstep.run.capture.libraries.after import After
 from lockstep.run.capture.real import really
 
 RANDOM = "synchronize_rng_states"
