@@ -25,11 +25,13 @@ from lockstep.describe.hardware import AttentionKernel, efficiency
 
 PEAKS = {
     "A100": 312e12, "H100": 989e12, "H200": 989e12, "H20": 148e12, "B200": 2250e12, "GB200": 2500e12, "GB300": 2500e12,
+    "MI300X": 1307.4e12, "MI355X": 2516.6e12,
 }  # fmt: skip
 FITTED = (
     ("a100", "flash1", ("A100",)), ("a100", "flash2", ("A100",)), ("h100", "flash1", ("H100",)),
     ("h100", "flash2", ("H100",)), ("h100", "flash3", ("H100",)), ("h100", "cudnn", ("H100", "H200")),
     ("b200", "flash2", ("B200",)), ("b200", "cudnn", ("GB200",)),
+    ("gb300", "cudnn", ("GB300",)), ("mi300x", "aiter", ("MI300X",)), ("mi355x", "aiter", ("MI355X",)),
 )  # fmt: skip
 """Curve, kernel, devices of the table. H200 has the cores of H100."""
 LIKE = (("h20", "flash2", "h100"), ("h20", "flash3", "h100"), ("h20", "cudnn", "h100"))

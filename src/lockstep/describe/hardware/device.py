@@ -78,6 +78,12 @@ class Efficiency:
     """Fraction of the peak that products reach in fp8, over that in half precision."""
     fp8_bytes_factor: float = 1.0
     """Factor on `matmul_bytes_factor` of products in fp8."""
+    fp4_frac: float = 1.0
+    """The same as `fp8_frac`, of products in fp4."""
+    fp4_bytes_factor: float = 1.0
+    """The same as `fp8_bytes_factor`, of products in fp4."""
+    like: str = ""
+    """The curve from which constants are taken that were not measured on the device."""
     optimizer_factor: float = 1.0
     """Factor on the seconds of an update beyond what its memory traffic at `stream_frac` takes."""
     traffic_device_frac: float = 0.0
@@ -100,6 +106,14 @@ class Efficiency:
         if found is None:
             return "fused", AttentionKernel(self.attention_forward_frac, self.attention_backward_frac)
         return found, self.attention[found]
+
+    def narrow_frac(self, dtype: str) -> float:
+        """Fraction of the peak that products reach in a format over that in half precision."""
+        return {"fp8": self.fp8_frac, "fp4": self.fp4_frac}.get(SCALED.get(dtype, dtype), 1.0)
+
+    def narrow_bytes_factor(self, dtype: str) -> float:
+        """Factor on `matmul_bytes_factor` of products in a format."""
+        return {"fp8": self.fp8_bytes_factor, "fp4": self.fp4_bytes_factor}.get(SCALED.get(dtype, dtype), 1.0)
 
     def kind_on(self, device: str) -> str:
         """The curve's kind for a device: assumed where it is borrowed from another one."""
@@ -154,7 +168,15 @@ class Efficiency:
 def curves() -> dict[str, Efficiency]:
     """Every efficiency curve of the catalog by name."""
     typical = _entries("typical_errors")
-    return {name: _curve(name, entry, typical) for name, entry in _entries("efficiency").items()}
+    entries = _entries("efficiency")
+    return {name: _curve(name, _filled(entry, entries), typical) for name, entry in entries.items()}
+
+
+def _filled(entry: Json, entries: Json) -> Json:
+    """The entry with what it does not state as in the curve that it is like."""
+    base: Json = _filled(entries[entry["like"]], entries) if "like" in entry else {}
+    kernels = base.get("attention", {}) | entry.get("attention", {})
+    return {**base, **entry, **({"attention": kernels} if kernels else {})}
 
 
 def _entries(file: str) -> Json:

@@ -147,8 +147,12 @@ class Clock:
     @property
     def matmul_peak_flops(self) -> float:
         """Peak of the format that matrix products run in; the mean over products where some stay wide."""
-        narrow, wide = self.peak(self.dtype), WIDE_FRAC.get(self.dtype, 0.0)
-        return narrow if not wide else 1.0 / ((1.0 - wide) / narrow + wide / self.peak("bf16"))
+        return self._mean_rate(self.peak(self.dtype))
+
+    def _mean_rate(self, narrow: float) -> float:
+        """The rate over all products, of those in the format and of those that stay in half precision."""
+        share = WIDE_FRAC.get(self.dtype, 0.0)
+        return narrow if not share else 1.0 / ((1.0 - share) / narrow + share / self.peak("bf16"))
 
     def matmul(self, m: Number, n: Number, k: Number, count: Number = 1) -> Work:
         """`count` products of m x k by k x n in one kernel."""
@@ -164,19 +168,15 @@ class Clock:
     def arithmetic(self, flops: Number) -> Work:
         """`flops` of products in one kernel, as if their operands were on chip."""
         curve = self.device.efficiency
-        most_frac = curve.matmul_max_frac * (curve.fp8_frac if self._fp8 else 1.0)
-        seconds = flops / (self.matmul_peak_flops * most_frac)
+        narrow = self.peak(self.dtype) * curve.narrow_frac(self.dtype)
+        seconds = flops / (self._mean_rate(narrow) * curve.matmul_max_frac)
         return Work(matmul_s=seconds, flops=flops, kernels=1)
 
     def operands(self, size_B: Number) -> Work:
         """Bytes that products read or write: what of them does not hide behind their arithmetic."""
         curve = self.device.efficiency
-        factor = curve.matmul_bytes_factor * (curve.fp8_bytes_factor if self._fp8 else 1.0)
+        factor = curve.matmul_bytes_factor * curve.narrow_bytes_factor(self.dtype)
         return Work(matmul_s=factor * size_B / self.device.memory_bandwidth_Bps)
-
-    @property
-    def _fp8(self) -> bool:
-        return SCALED.get(self.dtype, self.dtype) == "fp8"
 
     def matmul_backward(self, m: Number, n: Number, k: Number, count: Number = 1) -> Work:
         """The two products that give the gradients of both operands."""
