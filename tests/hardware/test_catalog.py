@@ -26,7 +26,8 @@ CLUSTERS = {cluster.name: cluster for cluster in hardware.clusters()}
 # An update beyond its memory traffic, which is slower with `stream_frac` already, and the host at a step beyond what
 # it takes longer at launches; fp8 beside half precision.
 NEVER_SLOWER = (
-    "devices", "kind", "source", "typical_error_frac", "rank_spread_frac", "fp8_frac", "fp8_bytes_factor",
+    "devices", "kind", "source", "typical_error_frac", "rank_spread_frac", "fp8_frac", "fp8_bytes_factor", "fp4_frac",
+    "fp4_bytes_factor", "same_chip", "like",
     "optimizer_factor", "step_factor", "traffic_device_frac",
 )  # fmt: skip
 

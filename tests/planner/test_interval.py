@@ -9,7 +9,7 @@ import pytest
 
 import lockstep
 from lockstep.decide.planner.estimate import estimate
-from lockstep.decide.planner.interval import Interval, ends_of, known_spread
+from lockstep.decide.planner.interval import FASTER_HOST_FRAC, Interval, ends_of, known_spread
 from lockstep.decide.planner.points import FITS, points
 from lockstep.decide.planner.result import Plan
 from lockstep.decide.planner.robust import SAFE_FRAC, TIE_FRAC, complexity, robust_among, robust_order
@@ -49,21 +49,26 @@ def test_unused_links_do_not_widen_the_interval() -> None:
     assert widths(machine, Layout(dp=8)) == widths(measured(machine), Layout(dp=8))
 
 
-def test_an_unfitted_device_widens_the_interval_upwards() -> None:
-    known, borrowed = cluster("dgx-h100:1"), cluster("dgx-h200:1")
-    assert widths(borrowed, Layout(dp=8))[1] > widths(known, Layout(dp=8))[1]
+def test_the_less_is_known_of_a_device_the_wider_are_both_ends() -> None:
+    known, few, kernels, borrowed = (
+        widths(cluster(name), Layout(dp=8)) for name in ("dgx-h100:1", "dgx-h200:1", "dgx-b300:1", "rtx-pro-6000-8:1")
+    )
+    for place in range(2):
+        assert known[place] < few[place] < kernels[place] < borrowed[place]
 
 
-def test_host_bound_work_widens_the_interval_upwards() -> None:
+def test_host_bound_work_widens_both_ends() -> None:
     machine = cluster("dgx-h100:1")
-    assert widths(machine, Layout(dp=8), batch=8, seq=128)[1] > widths(machine, Layout(dp=8))[1]
+    bound, other = widths(machine, Layout(dp=8), batch=8, seq=128), widths(machine, Layout(dp=8))
+    assert bound[0] > other[0]
+    assert bound[1] > other[1]
 
 
 def test_time_of_the_host_widens_the_interval_by_its_share() -> None:
     """A step that is all software of the host: its upper end is linear in its share, not exponential."""
     spread = known_spread()
-    most = math.exp(float(spread.software(1.0, 0.0)))
-    half = math.exp(float(spread.software(0.5, 0.0)))
+    most = math.exp(float(spread.software(1.0)))
+    half = math.exp(float(spread.software(0.5)))
     assert most - 1 == pytest.approx(2 * (half - 1) - spread.above)
     assert most < 8
 
@@ -71,15 +76,16 @@ def test_time_of_the_host_widens_the_interval_by_its_share() -> None:
 def test_interval_bounds_match_the_formula() -> None:
     machine, layout = cluster("cloud-h100:8"), Layout(dp=64, zero=3)
     found, spread = estimate(job(64), machine, layout).ends, known_spread()
-    device_error_frac = machine.device.efficiency.typical_error_frac
-    up = spread.above + spread.above_per_host * found.host_frac + spread.above_per_device_error * device_error_frac
+    up = spread.above + spread.above_per_host * found.host_frac
+    saved = math.log1p(-FASTER_HOST_FRAC * float(found.host_frac))
     links = math.log(float(found.slow_s / found.step_time_s))
     between = found.interval(spread)
     assert between.high == pytest.approx(
         float(found.step_time_s) * math.exp(math.hypot(math.log1p(up), links)), rel=1e-12
     )
     assert between.low == pytest.approx(
-        float(found.step_time_s) * math.exp(-math.hypot(spread.below, math.log(found.step_time_s / found.fast_s))),
+        float(found.step_time_s)
+        * math.exp(-math.hypot(spread.below, saved, math.log(found.step_time_s / found.fast_s))),
         rel=1e-12,
     )
 

@@ -25,34 +25,32 @@ def test_sampled_rows_are_spread_over_a_table() -> None:
     assert sampled(()) == []
 
 
-def made(software: str, log_errors: np.ndarray, host_frac: float, device_error_frac: float) -> list[Observed]:
-    ends = Ends(1.0, 1.0, 1.0, host_frac, device_error_frac)
+def made(software: str, log_errors: np.ndarray, host_frac: float) -> list[Observed]:
+    ends = Ends(1.0, 1.0, 1.0, host_frac)
     return [Observed(software, float(np.exp(error)), ends) for error in log_errors]
 
 
 def test_the_fit_recovers_the_quantiles_of_simulated_errors() -> None:
-    """Errors whose upper end is known to grow with the host's share and the device's error."""
+    """Errors whose upper end is known to grow with the host's share."""
     generator, rows = np.random.default_rng(1), []
-    for place, (host, device) in enumerate([(0.0, 0.1), (0.3, 0.1), (0.0, 0.4), (0.3, 0.4)]):
+    for place, host in enumerate([0.0, 0.1, 0.2, 0.3]):
         errors = generator.uniform(-0.2, 1.0, 1000)
-        up = 0.1 + 1.5 * host + 1.0 * device
+        up = 0.1 + 1.5 * host
         rows += made(
             f"program {place}",
             np.where(errors > 0, np.log1p(np.maximum(errors, 0.0) * up / 0.94), errors),
             host,
-            device,
         )
     found = spread.fitted(rows, 0.9)
     assert found["below"] == pytest.approx(0.14, abs=0.015)
     assert found["above"] == pytest.approx(0.1, abs=0.02)
     assert found["above_per_host"] == pytest.approx(1.5, abs=0.1)
-    assert found["above_per_device_error"] == pytest.approx(1.0, abs=0.1)
 
 
 def test_every_program_has_equal_weight() -> None:
     generator = np.random.default_rng(2)
     few, many = generator.uniform(0.5, 0.6, 50), generator.uniform(0.0, 0.1, 5000)
-    rows = made("few", few, 0.0, 0.0) + made("many", many, 0.0, 0.0)
+    rows = made("few", few, 0.0) + made("many", many, 0.0)
     assert spread.fitted(rows, 0.9)["above"] == pytest.approx(np.expm1(np.quantile(few, 0.9)), abs=0.02)
 
 

@@ -126,7 +126,11 @@ def _constants(lines: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 def l40s() -> dict[str, float]:
     """Constants of L40S."""
-    return _constants({dtype: line(device("l40s"), dtype, benchmark(L40S, dtype)) for dtype in ("bf16", "fp8")})
+    found, products = device("l40s"), benchmark(L40S, "fp8")
+    stream_Bps = found.memory_bandwidth_Bps * found.efficiency.stream_frac
+    # Casts are priced by themselves: reading half precision and writing fp8.
+    products = {(m, n, k): seconds - 3.0 * m * k / stream_Bps for (m, n, k), seconds in products.items()}
+    return _constants({"bf16": line(found, "bf16", benchmark(L40S, "bf16")), "fp8": line(found, "fp8", products)})
 
 
 def mi355x() -> dict[str, float]:

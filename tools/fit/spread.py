@@ -4,7 +4,7 @@ Every published step is predicted with nothing fitted to its software (`check/va
 took beside that, as y = measured / predicted - 1, gives the constants of `decide/planner/interval.py` by quantile
 regression: of all planes
 
-    y = above + above_per_host h + above_per_device_error d        no coefficient below 0
+    y = above + above_per_host h                                   no coefficient below 0
 
 the one with the least sum of w max(q (y - plane), (q - 1)(y - plane)), q = 1 - (1 - level) / 2, with w one over the
 number of rows of the software, so that every program weighs the same; and of ln(predicted / measured) the same with a
@@ -26,8 +26,11 @@ from lockstep.check.validation.coverage import Observed, observed
 from lockstep.check.validation.report import TABLES
 from lockstep.decide.planner.interval import known_spread
 
-CONSTANTS = ("below", "above", "above_per_host", "above_per_device_error")
+CONSTANTS = ("below", "above", "above_per_host")
 DIGITS = 3
+FEW = {"few"}
+LONGER = FEW | {"experts", "scale"}
+"""What may be doubted of rows that the upper end is fitted to, and the lower: what else is adds to these constants."""
 LEFT_OUT_FRAC = 0.04
 """What is added to the level: programs left out are covered less often than those fitted to, 89.2 % at 90 %, and not
 alike. With this the least covered one of twenty rows has three quarters of them inside: nanotron, of which 90 % covers
@@ -35,13 +38,14 @@ alike. With this the least covered one of twenty rows has three quarters of them
 
 
 def fitted(rows: Sequence[Observed], level_frac: float) -> dict[str, float]:
-    """The four constants from these rows."""
-    weight, quantile = weights([row.software for row in rows]), 1 - (1 - level_frac) / 2
-    errors = np.array([row.log_error for row in rows])
-    ones = np.ones(len(rows))
-    known = np.array([[row.ends.host_frac, row.ends.device_error_frac] for row in rows], dtype=float)
-    above = plane(np.column_stack([ones, known]), np.expm1(errors), weight, quantile)
-    below = plane(ones[:, None], -errors, weight, quantile)
+    """The three constants from these rows."""
+    quantile, ends = 1 - (1 - level_frac) / 2, []
+    for doubted, sign in ((LONGER, -1.0), (FEW, 1.0)):
+        here = [row for row in rows if set(row.ends.doubts.names) <= doubted]
+        weight, errors = weights([row.software for row in here]), np.array([row.log_error for row in here])
+        columns = np.array([[1.0, float(row.ends.host_frac)][: 2 if sign > 0 else 1] for row in here])
+        ends.append(plane(columns, np.expm1(errors) if sign > 0 else -errors, weight, quantile))
+    below, above = ends
     return {name: float(f"{value:.{DIGITS}g}") for name, value in zip(CONSTANTS, (*below, *above), strict=True)}
 
 

@@ -68,8 +68,10 @@ def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str,
 
 def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: Ends | None) -> Iterator[str]:
     curve, recipe = cluster.device.efficiency, job.recipe
-    how = curve.kind_on(cluster.device.name)
+    how, name = curve.kind_on(cluster.device.name), curve.name
     how = f"{how}, so times are uncalibrated" if how == "assumed" else how
+    if curve.devices and cluster.device.name not in curve.devices:
+        name = f"{name}, borrowed from {curve.devices[0]}"
     how = f"{how} {curve.date}" if how == "measured" else how
     error = format_frac(curve.error_frac_on(cluster.device.name), 2)
     yield from _chosen(job)
@@ -81,7 +83,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None, ends: En
             more = "larger micro-batches, fewer experts per rank" if job.num_experts else "larger micro-batches"
             late = format_frac(late_frac, 2)
             yield f"the device waits for the host, else the step would be {late} shorter; {more} or --cuda-graphs help"
-    yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
+    yield f"kernel efficiency of {cluster.device.name}: curve {name}, {how} ({curve.source}), error {error}"
     yield from _software(job, cluster)
     yield _supported(job, cluster)
     yield from _peak(cluster, recipe)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 
 from lockstep.decide.planner.comparison import STEPS, Side
+from lockstep.decide.planner.doubts import device_doubts
 from lockstep.decide.planner.interval import Ends, spread_on
 from lockstep.describe.captured import Captured, Operation
 from lockstep.describe.hardware import Cluster
@@ -58,8 +59,7 @@ def _ends(captured: Captured, cluster: Cluster, step_s: float, host_s: float) ->
     slow_s, fast_s = (
         step_s if one is cluster else captured_time(captured, one).step_time_s for one in cluster.links_range
     )
-    error_frac = cluster.device.efficiency.error_frac_on(cluster.device.name)
-    return Ends(step_s, slow_s, fast_s, max(0.0, host_s) / step_s, error_frac)
+    return Ends(step_s, slow_s, fast_s, max(0.0, host_s) / step_s, device_doubts(cluster.device))
 
 
 def _kernels_s(captured: Captured, cluster: Cluster) -> dict[str, float]:

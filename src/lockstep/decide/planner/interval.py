@@ -1,11 +1,12 @@
 """`Interval`: between which times a step is expected, and what makes them lie apart.
 
-    low  = t exp(-sqrt(below^2 + ln(t / t_fast)^2))
-    high = t exp(+sqrt(ln(1 + above + above_per_host h + above_per_device_error d)^2 + ln(t_slow / t)^2))
+    low  = t exp(-sqrt(below^2 + D_low^2 + ln(1 - f h)^2 + ln(t / t_fast)^2))
+    high = t exp(+sqrt(ln(1 + above + above_per_host h)^2 + D_high^2 + ln(t_slow / t)^2))
 
 t predicted seconds; t_slow and t_fast the same with every link at the least and the most that it may reach
 (`Link.range_frac`; a link that was measured has no range); h share of the step that is time of software on the host,
-which adds h (F - 1) where it turns out F times as long; d typical error of the device's efficiency curve. The four
+which adds h (F - 1) where it turns out F times as long, and saves f h where plain kernels are launched faster; D what
+is doubted of the answer beyond that (`doubts.py`). The three
 constants are quantiles of what published steps of programs took beside what is predicted for programs to which nothing
 was fitted (`interval.toml`), so that they hold software, kernels and measured links together. Steps come out longer
 than predicted far more often than shorter. On a cluster that was calibrated (`lockstep calibrate`) both ends are
@@ -24,10 +25,16 @@ from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.units import format_frac
+from lockstep.decide.planner.doubts import UNDOUBTED, Doubts, doubts_on
 from lockstep.describe.hardware import Cluster, Device
 from lockstep.describe.hardware.device import CALIBRATED
 from lockstep.price.layout import KEEP, Job, LayoutGrid
 from lockstep.price.step import price_step
+
+FASTER_HOST_FRAC = 0.5
+"""Share of the host's time that plain kernels may save. Chosen, not fitted: of rows on short sequences that nobody here
+had opened steps were predicted 46 to 121 % too slow, as most of their kernels are plain, while the 20 us of a launch
+are those of layers' modules (`describe/stacks/stack.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +67,14 @@ class Spread:
     below: float
     above: float
     above_per_host: float
-    above_per_device_error: float
     level_frac: float
     programs: int
     source: str
     date: str
 
-    def software(self, host_frac: Number, device_error_frac: float) -> Number:
+    def software(self, host_frac: Number) -> Number:
         """How far above the prediction software and kernels reach, as a logarithm."""
-        more_frac = self.above + self.above_per_host * host_frac + self.above_per_device_error * device_error_frac
-        return np.log1p(more_frac)
+        return np.log1p(self.above + self.above_per_host * host_frac)
 
 
 @cache
@@ -84,7 +89,7 @@ def spread_on(device: Device) -> Spread:
     if curve.kind != CALIBRATED:
         return known
     end = NormalDist().inv_cdf((1 + known.level_frac) / 2) * curve.typical_error_frac
-    return Spread(end, float(np.expm1(end)), 0.0, 0.0, known.level_frac, 0, curve.source, curve.date)
+    return Spread(end, float(np.expm1(end)), 0.0, known.level_frac, 0, curve.source, curve.date)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +101,24 @@ class Ends:
     """With links at the least they may reach."""
     fast_s: Number
     host_frac: Number
-    device_error_frac: float
+    doubts: Doubts = UNDOUBTED
 
     def below(self, spread: Spread) -> Number:
         """ln(t / low)."""
-        return np.hypot(spread.below, np.log(self.step_time_s / self.fast_s))
+        host = np.log1p(-FASTER_HOST_FRAC * np.clip(self.host_frac, 0.0, 1.0)) if spread.programs else 0.0
+        known = np.hypot(np.hypot(spread.below, self.doubts.below), host)
+        return np.hypot(known, np.log(self.step_time_s / self.fast_s))
 
     def above(self, spread: Spread) -> Number:
         """ln(high / t)."""
-        software = spread.software(self.host_frac, self.device_error_frac)
-        return np.hypot(software, np.log(self.slow_s / self.step_time_s))
+        return np.hypot(self._software(spread), np.log(self.slow_s / self.step_time_s))
+
+    def _software(self, spread: Spread) -> Number:
+        return np.hypot(spread.software(self.host_frac), self.doubts.above)
 
     def badly_s(self, spread: Spread) -> Number:
         """Seconds with links at the least they may reach, and software and kernels at their upper end, together."""
-        badly_s: Number = self.slow_s * np.exp(spread.software(self.host_frac, self.device_error_frac))
+        badly_s: Number = self.slow_s * np.exp(self._software(spread))
         return badly_s
 
     def interval(self, spread: Spread) -> Interval:
@@ -132,7 +141,7 @@ def ends_of(job: Job, cluster: Cluster, grid: LayoutGrid) -> Ends:
         slow_s=step_s if slow is cluster else price_step(job, slow, grid).step_time_s,
         fast_s=step_s if fast is cluster else price_step(job, fast, grid).step_time_s,
         host_frac=1.0 - price_step(hostless, cluster, grid).step_time_s / step_s,
-        device_error_frac=cluster.device.efficiency.error_frac_on(cluster.device.name),
+        doubts=doubts_on(job, cluster),
     )
 
 
@@ -140,11 +149,12 @@ def explained(found: Ends, device: Device) -> str:
     """The interval in words: how far up and down, and what of it is software, what links."""
     spread = spread_on(device)
     low, high = (format_frac(float(np.expm1(end)), 2) for end in (-found.below(spread), found.above(spread)))
-    software = format_frac(float(np.expm1(spread.software(found.host_frac, found.device_error_frac))), 2)
+    software = format_frac(float(np.expm1(spread.software(found.host_frac))), 2)
     links = format_frac(float(found.slow_s / found.step_time_s) - 1.0, 2)
     level = format_frac(spread.level_frac)
     like = f"as {spread.programs} programs to which nothing was fitted" if spread.programs else spread.source
+    doubts = "".join(f"; wider, as {words}" for words in found.doubts.words)
     return (
         f"{level} interval of the step time: {low} to +{high}; software and kernels up to +{software}, {like}, "
-        f"links that nobody measured +{links}"
+        f"links that nobody measured +{links}{doubts}"
     )

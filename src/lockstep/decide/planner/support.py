@@ -55,6 +55,11 @@ def support(device: Device, software: Stack, dtype: str) -> Support:
     return Support(device.name, software.name, dtype, "extrapolated", 0, error_frac)
 
 
+def steps_on(name: str) -> int:
+    """How many steps on a device are published."""
+    return sum(row["rows"] for (device, _, _), row in _published().items() if device == name)
+
+
 def matrix(several: Iterable[Stack] | None = None) -> tuple[Support, ...]:
     """Every device of the catalog with every format and some software, without it all of the catalog."""
     known = tuple(stacks().values() if several is None else several)

@@ -82,6 +82,8 @@ class Efficiency:
     """The same as `fp8_frac`, of products in fp4."""
     fp4_bytes_factor: float = 1.0
     """The same as `fp8_bytes_factor`, of products in fp4."""
+    same_chip: tuple[str, ...] = ()
+    """Other devices with the same chip, which differ in memory and limits that the catalog states."""
     like: str = ""
     """The curve from which constants are taken that were not measured on the device."""
     optimizer_factor: float = 1.0
@@ -191,8 +193,14 @@ def _curve(name: str, entry: Json, typical: Json) -> Efficiency:
     }
     error = {"typical_error_frac": typical[name]} if name in typical else {}
     power = PowerLimit(**entry["power"]) if "power" in entry else None
-    several = {"devices": tuple(entry["devices"]), "attention": kernels, "power": power}
+    several: Json = {name: tuple(entry.get(name, ())) for name in ("devices", "same_chip")}
+    several |= {"attention": kernels, "power": power}
     return Efficiency(name=name, **{**entry, **error, **several})
+
+
+def measured_on_steps(name: str) -> bool:
+    """Whether steps of several programs are published on the devices of a curve."""
+    return name in _entries("typical_errors")
 
 
 def efficiency(name: str) -> Efficiency:
