@@ -211,10 +211,13 @@ class Builder:
         levels, sources = [], {}
         for index, entry in enumerate(entries):
             here: Path = (*path, "levels", index)
-            levels.append(Level(entry.name, entry.size, self._link_of(entry.link, entry.name, here), entry.links))
+            link = self._link_of(entry.link, entry.name, here)
+            levels.append(Level(entry.name, entry.size, link, entry.links, entry.links_per_group))
             sources[f"levels.{entry.name}.size"] = self.source_of((*here, "size"), None)
             if "links" in entry.model_fields_set:
                 sources[f"levels.{entry.name}.links_per_child"] = self.source_of((*here, "links"), None)
+            if "links_per_group" in entry.model_fields_set:
+                sources[f"levels.{entry.name}.links_per_group"] = self.source_of((*here, "links_per_group"), None)
         return tuple(levels), sources
 
     def _device_of(self, reference: str | DeviceEntry | None, path: Path) -> Device:

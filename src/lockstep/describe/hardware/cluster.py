@@ -49,9 +49,13 @@ class Level:
     size: int
     link: Link
     links_per_child: int = 1
+    links_per_group: int | None = None
+    """Links of a child that one collective uses, however many of its ranks sit there; None uses their share of all."""
 
     def __post_init__(self) -> None:
-        for name, number in (("size", self.size), ("links_per_child", self.links_per_child)):
+        for name in ("size", "links_per_child", "links_per_group"):
+            if (number := getattr(self, name)) is None:
+                continue
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise BadInput(f"level {self.name}: {name} must be a whole number of at least 1, got {number!r}")
 
@@ -141,13 +145,21 @@ class Cluster(Brief):
             (
                 spanned,
                 link.latency_s,
-                1 / (1 / link.bandwidth_Bps + link.copy_s_per_B(spanned)),
+                1 / (1 / self._group_Bps(level, children) + link.copy_s_per_B(spanned)),
                 link.reduce_s_per_B,
                 link.switch,
                 link.start_s,
             )
-            for spanned, link in zip(children, links, strict=True)
+            for level, (spanned, link) in enumerate(zip(children, links, strict=True))
         ]
+
+    def _group_Bps(self, level: int, children: Sequence[Whole]) -> Number:
+        """Bytes per second of one rank of a group at a level."""
+        share_Bps, here = self.bandwidth_per_device_Bps(level), self.levels[level]
+        if here.links_per_group is None:
+            return share_Bps
+        members = math.prod(children[:level])
+        return np.minimum(share_Bps, here.links_per_group * here.link.rate_Bps / members)
 
     def levels_between(self, ranks: Sequence[int]) -> list[GroupLevel]:
         """`group_levels` of these ranks, of which rank i has device i. Of uneven parts the larger counts."""

@@ -191,6 +191,7 @@ class LevelEntry(Strict):
     size: Count
     link: LinkReference
     links: Count = 1
+    links_per_group: Count | None = None
 
 
 class HostEntry(Strict):

@@ -174,6 +174,7 @@ def _inside(base: Cluster, link_names: Sequence[str]) -> list[str]:
     lines = ["  levels:"]
     for one, link_name in zip(base.levels, link_names, strict=True):
         number = f", links: {one.links_per_child}" if one.links_per_child != 1 else ""
+        number += f", links_per_group: {one.links_per_group}" if one.links_per_group else ""
         words = f"name: {json.dumps(one.name)}, size: {one.size}, link: {json.dumps(link_name)}{number}"
         lines.append(f"    - {{{words}}}")
     if base.host is not None:
