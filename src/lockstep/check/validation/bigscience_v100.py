@@ -99,7 +99,9 @@ def _rows(failed: bool) -> list[dict[str, str]]:
 def _cluster(row: dict[str, str]) -> Cluster:
     found = cluster("dgx-v100" if "32" in row["gpu_type"] else "dgx-v100-16gb", gpus=16)
     node, fabric = found.levels
-    wire = replace(fabric, size=int(row["n_gpus"]) // NODE, link=link("omni-path-100"), links_per_child=PORTS, links_per_group=1)
+    wire = replace(
+        fabric, size=int(row["n_gpus"]) // NODE, link=link("omni-path-100"), links_per_child=PORTS, links_per_group=1
+    )
     return replace(found, levels=(replace(node, size=NODE), wire))
 
 

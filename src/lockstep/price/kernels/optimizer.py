@@ -30,7 +30,7 @@ from lockstep.describe.captured import Operation
 from lockstep.describe.workload import RankParameters
 from lockstep.price.kernels.clock import Clock, Work
 from lockstep.price.layout import LayoutGrid, Recipe
-from lockstep.price.layout.sharing import in_buckets
+from lockstep.price.layout.sharing import divides_states, in_buckets
 from lockstep.simulate.parallel.data.local import OUTER_UPDATE_B
 
 FOREACH_PASSES = 20.0
@@ -56,7 +56,7 @@ BUCKET_PASSES = 4.0
 
 def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters, hidden: int) -> Number:
     """Seconds of one update on a rank that holds `parameters` of a model of width `hidden`."""
-    matrix, other = updated(grid, parameters)
+    matrix, other = updated(recipe, grid, parameters)
     products = matrix * recipe.states.matmul_flops_factor * hidden
     rate = clock.matmul_peak_flops * clock.device.efficiency.matmul_max_frac
     takes = 1.0 if recipe.software.kernels == "xla" else clock.instruction_bound(MULTI_TENSOR)
@@ -77,14 +77,14 @@ def bucketing_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: Rank
 
 def outer_update_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> Number:
     """Seconds of the update between groups that train apart, on average over the steps between."""
-    matrix, other = updated(grid, parameters)
+    matrix, other = updated(recipe, grid, parameters)
     return clock.stream((matrix + other) * OUTER_UPDATE_B).stream_s / recipe.local_steps
 
 
-def updated(grid: LayoutGrid, parameters: RankParameters) -> tuple[Number, Number]:
-    """(matrix, other) elements that a rank with `parameters` updates: its shard from zero 1 on."""
-    shard = np.where(grid.zero >= 1, grid.shard_ranks, 1)
-    expert_shard = np.where(grid.zero >= 1, grid.expert_shard_ranks, 1)
+def updated(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> tuple[Number, Number]:
+    """(matrix, other) elements that a rank with `parameters` updates: its shard where states are divided."""
+    divided = divides_states(recipe, grid)
+    shard, expert_shard = np.where(divided, grid.shard_ranks, 1), np.where(divided, grid.expert_shard_ranks, 1)
     return parameters.matrix_elems / shard + parameters.expert_elems / expert_shard, parameters.other_elems / shard
 
 

@@ -15,7 +15,7 @@ from lockstep.price.layout.job import Job
 from lockstep.price.layout.kept import chunks_of, leaving_B, live_B
 from lockstep.price.layout.layout import KEEP, PAGED, LayoutGrid, host_states_B
 from lockstep.price.layout.recipe import Recipe
-from lockstep.price.layout.sharing import sharing_of
+from lockstep.price.layout.sharing import divides_states, sharing_of
 from lockstep.price.layout.trained import frozen_B, trained_parameters
 from lockstep.simulate.parallel.data.local import OUTER_STATE_B
 
@@ -55,7 +55,7 @@ def stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     optimizer_B = models * own_B[0] + dense * copy_B
     if recipe.local_steps > 1:
         optimizer_B = optimizer_B + dense * OUTER_STATE_B
-    divided = grid.zero >= 1
+    divided = divides_states(recipe, grid)
     return host_states_B(
         grid,
         sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, divided) * copies,
@@ -66,7 +66,7 @@ def stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
 
 def _adapters_host_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankParameters) -> Number:
     """The same of a rank that trains adapters: what it updates is theirs, the frozen weights only wait there."""
-    recipe, divided = job.recipe, grid.zero >= 1
+    recipe, divided = job.recipe, divides_states(job.recipe, grid)
     trained = trained_parameters(job, grid, held)
     dense, expert = trained.matrix_elems + trained.other_elems, trained.expert_elems
 

@@ -158,8 +158,9 @@ def _host_traffic(
     kinds: Sequence[Counter[LayerKind]],
 ) -> HostTraffic:  # fmt: skip
     """Traffic of a rank that holds `parameters` with its host, nothing where nothing is offloaded."""
-    recipe, held_elems, sharing = job.recipe, sum(updated(grid, parameters)), sharing_in(job, grid)
-    matrix, other = updated(grid, parameters if recipe.adapters is None else fullest_adapters(job, grid))
+    recipe, sharing = job.recipe, sharing_in(job, grid)
+    held_elems = sum(updated(recipe, grid, parameters))
+    matrix, other = updated(recipe, grid, parameters if recipe.adapters is None else fullest_adapters(job, grid))
     trained_elems, parameters_leave = matrix + other, grid.offload == OFFLOAD_PARAMETERS
     if recipe.adapters is None:
         parameters_B, gradients_B = held_elems * recipe.parameter_B, trained_elems * recipe.gradient_B
