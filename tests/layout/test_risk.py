@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import lockstep
+from lockstep.base.errors import BadInput, Infeasible
 from lockstep.base.units import format_risk
 from lockstep.check.validation.ran_out import RAN_OUT
 from lockstep.check.validation.report import TABLES
 from lockstep.price.layout import memory, out_of_memory_frac
-from lockstep.price.layout.risk import EVEN_FRAC, LEAST_FRAC
+from lockstep.price.layout.risk import EVEN_FRAC, LEAST_FRAC, most_used_frac
 
 
 def test_it_rises_with_what_is_used_and_is_even_at_one_place() -> None:
@@ -44,3 +45,32 @@ def test_memory_says_its_risk() -> None:
 @pytest.mark.parametrize(("frac", "said"), [(0.004, "less than 1 %"), (0.26, "26 %"), (0.999, "more than 99 %")])
 def test_what_is_not_known_is_not_said(frac: float, said: str) -> None:
     assert format_risk(frac) == said
+
+
+@pytest.mark.parametrize("risk_frac", [0.01, 0.02, 0.2, 0.5, 0.9, 0.99])
+def test_the_largest_use_for_a_risk_has_that_risk(risk_frac: float) -> None:
+    assert float(out_of_memory_frac(most_used_frac(risk_frac))) == pytest.approx(risk_frac)
+
+
+@pytest.mark.parametrize("risk_frac", [0.0, 0.001, 0.995, 1.0, float("nan")])
+def test_a_risk_of_which_nothing_is_known_is_refused(risk_frac: float) -> None:
+    with pytest.raises(BadInput, match="from 1 % to 99 %"):
+        most_used_frac(risk_frac)
+
+
+def test_plans_keep_to_the_risk_and_lose_time_for_it() -> None:
+    asked = {"batch": 256, "seq": 4096, "objective": "time"}
+    free, careful = (
+        lockstep.plan("llama3-70b", "dgx-h100:4", **asked, **more).best for more in ({}, {"oom_risk": "2%"})
+    )
+    assert float(free.memory.out_of_memory_frac) > 0.02 >= float(careful.memory.out_of_memory_frac)
+    assert careful.step_time_s >= free.step_time_s
+
+
+def test_what_fits_only_at_a_greater_risk_is_named() -> None:
+    """The same question has an answer without a limit of the risk, and with one says what is left of the memory."""
+    asked = {"batch": 8, "seq": 4096, "micro_batch": 1, "zero": 3, "recompute": "none", "tp": 1, "pp": 1}
+    best = lockstep.plan("llama2-13b", "dgx-a100-40gb:1", **asked).best
+    assert float(best.memory.out_of_memory_frac) > 0.01
+    with pytest.raises(Infeasible, match="that the risk leaves of"):
+        lockstep.plan("llama2-13b", "dgx-a100-40gb:1", **asked, oom_risk=0.01)

@@ -39,6 +39,8 @@ class Pins:
     stages: tuple[int, ...] = ()
     """Layers of every stage, or chunk."""
     mtp_stage: int | None = None
+    memory_frac: float = 1.0
+    """Share of a device's memory that a layout may need."""
 
     def space(self, job: Job, unit: int) -> Space:
         """The layouts of `job` that agree; `unit` is the number of devices of a node."""
@@ -59,6 +61,7 @@ class Pins:
             order=self.order,
             split=self.stages,
             mtp_stage=-1 if self.mtp_stage is None else self.mtp_stage,
+            memory_frac=self.memory_frac,
         )
 
     def _sharding(self) -> tuple[tuple[int, int], ...]:

@@ -215,14 +215,16 @@ def _nothing_fits(job: Job, cluster: Cluster, found: Findings) -> Infeasible:
             + (max(found.rejected, key=lambda why: found.rejected[why]) if found.rejected else "nothing"),
             violations,
         )
-    capacity_B = cluster.device.memory_B
+    capacity_B, share = cluster.device.memory_B, found.space.memory_frac
+    left_of = "" if share == 1 else f" that the risk leaves of {format_size(capacity_B)}"
+    capacity_B = share * capacity_B
     violations = [
         Violation(MEMORY, miss.memory_B - capacity_B, capacity_B),
         *(v for v in violations if v.why != MEMORY),
     ]
     return Infeasible(
         f"{job.model.name} does not fit on {job.devices} x {cluster.device.name}: the smallest layout ({miss.layout}) "
-        f"needs {format_size(miss.memory_B)} of {format_size(capacity_B)}, "
+        f"needs {format_size(miss.memory_B)} of {format_size(capacity_B)}{left_of}, "
         f"{format_frac(violations[0].margin_frac)} too much; "
         f"try {_levers(miss.layout.offload)}",
         violations,

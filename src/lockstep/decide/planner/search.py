@@ -158,7 +158,7 @@ def _score(
     """Adds the layouts of one grid that keep the rules to `found`."""
     grid, valid, memory_B = sized.grid, sized.valid, sized.memory_B
     found.evaluated += int(np.count_nonzero(valid))
-    held = valid & (memory_B <= cluster.device.memory_B)
+    held = valid & (memory_B <= found.space.memory_frac * cluster.device.memory_B)
     if missed := int(np.count_nonzero(valid)) - int(np.count_nonzero(held)):
         found.rejected[MEMORY] += missed
         found.nearest_miss = _nearer(found.nearest_miss, grid, valid & ~held, memory_B)

@@ -64,6 +64,8 @@ class Space:
     """Layers of every stage or chunk, as in `Layout.stages`; () shares them out evenly."""
     mtp_stage: int = -1
     """Of `split`, the one with the multi-token-prediction modules; -1 for the last."""
+    memory_frac: float = 1.0
+    """Share of a device's memory that a layout may need."""
 
     def schedules_of(self, stages: int) -> list[tuple[str, int]]:
         """(schedule, chunks per stage) for a number of stages; they are all the same for a single one."""

@@ -49,6 +49,7 @@ from lockstep.price.layout.memory import state_bytes as state_bytes
 from lockstep.price.layout.optimizers import OPTIMIZERS as OPTIMIZERS
 from lockstep.price.layout.optimizers import Optimizer as Optimizer
 from lockstep.price.layout.recipe import Recipe as Recipe
+from lockstep.price.layout.risk import most_used_frac as most_used_frac
 from lockstep.price.layout.risk import out_of_memory_frac as out_of_memory_frac
 from lockstep.price.layout.routing import busiest_rank_frac as busiest_rank_frac
 from lockstep.price.layout.routing import choices_of as choices_of

@@ -13,12 +13,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Number
 
 EVEN_FRAC = 0.985
 """Predicted share of memory at which one of two runs out."""
 WIDTH = 0.041
 LEAST_FRAC = 0.01
+
+
+def most_used_frac(risk_frac: float, where: str | None = None) -> float:
+    """Share of memory that a run may be predicted to use so that it runs out with a probability of at most this.
+
+    Raises BadInput for a probability that is not known: below LEAST_FRAC, or above 1 - LEAST_FRAC.
+    """
+    if not LEAST_FRAC <= risk_frac <= 1 - LEAST_FRAC:
+        raise BadInput(f"must be from 1 % to 99 %, within which the probability is known, got {risk_frac:.3g}", where)
+    return float(EVEN_FRAC * (risk_frac / (1 - risk_frac)) ** WIDTH)
 
 
 def out_of_memory_frac(used_frac: Number, even_frac: float = EVEN_FRAC, width: float = WIDTH) -> Number:

@@ -1,7 +1,7 @@
 """The best parallel layouts of a training run."""
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 from lockstep.base.documents.files import writable_yaml
 from lockstep.base.errors import BadInput, Infeasible
 from lockstep.base.types.progress import Progress
-from lockstep.base.units import parse_time_s
+from lockstep.base.units import parse_frac, parse_time_s
 from lockstep.show.verbs.words.about import choosing, sharing
 from lockstep.show.verbs.words.calling import strict, verb
 from lockstep.show.verbs.words.meaning import refuse_idle
@@ -71,6 +71,10 @@ SOFTWARE = Option(
     "--for",
     names="software",
 )
+OOM_RISK = Option(
+    "P",
+    "Only layouts that run out of memory with at most this probability, from 1% to 99%; memory tells a layout's.",
+)
 OUT = Option("FILE", "File for the question and the best layout, ending in .yaml; MODEL of other verbs.", "-o")
 
 
@@ -89,6 +93,7 @@ def plan(
     objective: Annotated[str, OBJECTIVE] = "robust",
     deadline: Annotated[Time | None, DEADLINE] = None,
     software: Annotated[str | None, SOFTWARE] = None,
+    oom_risk: Annotated[Quantity | None, OOM_RISK] = None,
     out: Annotated[str | Path | None, OUT] = None,
     top: Annotated[Quantity, Option("K", "Number of layouts to list.", default="5")] = 5,
     progress: Progress | None = None,
@@ -116,7 +121,7 @@ def plan(
     }
     if wanted["top"] > MAX_TOP:
         raise BadInput(f"must be at most {MAX_TOP}, got {wanted['top']}", "--top")
-    wanted |= {"pins": asked.pins, "software": asked.software}
+    wanted |= {"pins": _risking(asked.pins, oom_risk), "software": asked.software}
     try:
         found = best_of(asked.recipes, lambda recipe: find_plan(asked.model, asked.cluster, recipe, **wanted))
     except Infeasible as error:
@@ -126,6 +131,15 @@ def plan(
         chosen = next(text for text, recipe in asked.recipes.items() if recipe is found.job.recipe)
         write_plan(path, found, {"model": model, "cluster": cluster, **asked.said[chosen]})
     return found
+
+
+def _risking(pins: "Pins", oom_risk: "Quantity | None") -> "Pins":
+    """The pins of layouts that run out of memory with at most this probability. Raises BadInput."""
+    from lockstep.price.layout import most_used_frac
+
+    if oom_risk is None:
+        return pins
+    return replace(pins, memory_frac=most_used_frac(parse_frac(oom_risk, "--oom-risk"), "--oom-risk"))
 
 
 @strict

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from lockstep.base.errors import BadInput
-from lockstep.base.units import format_count, format_flops, format_frac, format_size, format_time
+from lockstep.base.units import format_count, format_flops, format_frac, format_risk, format_size, format_time
 from lockstep.show.verbs.words.option import Option
 from lockstep.show.views.memory import categories, host_words, tight_words
 from lockstep.show.views.parts.command import Command
@@ -75,7 +75,8 @@ def _verdict(found: Estimate, out: Console) -> None:
     if memory.tight:
         out.print(tight_words(memory))
     elif fits:
-        out.print(f"It fits: {total} of {capacity} per device.")
+        risk = format_risk(float(memory.out_of_memory_frac))
+        out.print(f"It fits: {total} of {capacity} per device; risk of running out of memory {risk}.")
     elif memory.total_B > memory.capacity_B:
         out.print(Text(f"It does not fit: {total} per device, the {found.cluster.device.name} has {capacity}."))
     else:

@@ -12,7 +12,15 @@ from rich.text import Text
 
 from lockstep.base.documents.files import write_text
 from lockstep.base.errors import BadInput
-from lockstep.base.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
+from lockstep.base.units import (
+    SECONDS_PER_DAY,
+    format_count,
+    format_frac,
+    format_money,
+    format_risk,
+    format_size,
+    format_time,
+)
 from lockstep.show.verbs.words.option import Option
 from lockstep.show.views.estimate import BINDS, PART_WORDS, time_line, unit
 from lockstep.show.views.parts import bars
@@ -70,7 +78,8 @@ def verdict(plan: Plan, out: Console) -> None:
         f"{format_time(best.step_time_s)} per step of {format_count(job.step_units)} {unit(job)} "
         f"({best.accumulation}), {best.said_interval}; "
         f"{format_count(best.tokens_per_s)} {unit(job)}/s, {best.utilisation}; "
-        f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device; "
+        f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device, risk of running out "
+        f"{format_risk(float(best.memory.out_of_memory_frac))}; "
         f"bound by {BINDS[best.bound_by]}.",
     )
     if plan.aim is not None:
