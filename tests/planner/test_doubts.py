@@ -85,3 +85,15 @@ def test_the_fit_adds_nothing_where_sources_err_as_programs_do() -> None:
     assert low == 0.0
     base = math.log1p(script.known_spread().above)
     assert math.hypot(high, base) == pytest.approx(0.2 + base)
+
+
+def test_a_curve_of_ones_own_is_as_wide_as_it_states() -> None:
+    known = device("b300")
+    own = replace(known, name="mine", efficiency=replace(known.efficiency, name="mine", typical_error_frac=0.05))
+    assert footing(own) == "stated"
+    narrow, wide = (
+        device_doubts(own),
+        device_doubts(replace(own, efficiency=replace(own.efficiency, typical_error_frac=0.1))),
+    )
+    assert (wide.below, wide.above) == pytest.approx((2 * narrow.below, 2 * narrow.above))
+    assert narrow.above == pytest.approx(0.05 * 1.645)

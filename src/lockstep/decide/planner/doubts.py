@@ -8,6 +8,7 @@ an answer rests on adds to both of its ends, in quadrature, as errors that have 
     kernels    kernels alone were measured on it
     borrowed   the curve of another of its maker's devices stands in for its own
     foreign    that of another maker's
+    stated     a curve of the user's own, as wide as its `typical_error_frac` says: z times that, z = 1.645
     experts    a model of experts: steps came out longer than predicted in most sources
     fp4        products in fp4
     scale      more devices than RANKS, for each doubling
@@ -27,7 +28,7 @@ from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.support import steps_on
 from lockstep.describe.hardware import Cluster, Device, devices
-from lockstep.describe.hardware.device import CALIBRATED, SCALED, measured_on_steps
+from lockstep.describe.hardware.device import CALIBRATED, SCALED, curves, measured_on_steps
 from lockstep.price.layout import Job
 
 RANKS, FEW = 1024, 5
@@ -78,8 +79,10 @@ def _together(found: list[tuple[str, float]]) -> Doubts:
 
 
 def footing(device: Device) -> str:
-    """What is known of a device: steps of several programs, few, kernels, borrowed or foreign."""
+    """What is known of a device: steps of several programs, few, kernels, borrowed, foreign, or what is stated."""
     curve = device.efficiency
+    if curve.name not in curves():
+        return "stated"
     if device.name in curve.devices and measured_on_steps(curve.name):
         return "steps"
     if steps_on(device.name) >= FEW or (device.name in curve.same_chip and measured_on_steps(curve.name)):
@@ -96,7 +99,7 @@ def _known(device: Device) -> bool:
 
 def _of_device(device: Device) -> Iterator[tuple[str, float]]:
     if (found := footing(device)) != "steps":
-        yield found, 1.0
+        yield found, device.efficiency.typical_error_frac if found == "stated" else 1.0
 
 
 def _of_job(job: Job) -> Iterator[tuple[str, float]]:
