@@ -101,6 +101,7 @@ def test_every_number_has_a_source(thing: hardware.Device | hardware.Link | hard
         expected |= {f"peak_flops.{dtype}" for dtype in thing.peak_flops}
     if isinstance(thing, hardware.Cluster):
         expected |= {f"levels.{level.name}.{key}" for level in thing.levels for key in ("size", "links_per_child")}
+        expected |= {f"levels.{level.name}.links_per_group" for level in thing.levels if level.links_per_group}
     if isinstance(thing, hardware.Link) and thing.switch is not None:
         expected |= {f"switch.{key}" for key in ("latency", "achieved", "start")}
     assert expected == set(thing.provenance)
