@@ -354,7 +354,8 @@ def _memory(job: Job, layout: Layout) -> Iterator[str]:
         if recipe.adapters.saved:
             yield f"copies of {' and '.join(recipe.adapters.saved)} are trained whole, as wide as the frozen ones"
         if recipe.base is not None:
-            yield f"matrices of blocks are stored in {recipe.base}, {recipe.base_B:.3g} B each, and used wide"
+            used = "used wide" if recipe.restores else "used as they are"
+            yield f"matrices of blocks are stored in {recipe.base}, {recipe.base_B:.3g} B each, and {used}"
         return
     each = state_bytes(recipe, layout.grid(), mean_states_B(job))
     states = f"{float(each.parameter_B):g} parameter + {float(each.gradient_B):g} gradient"

@@ -95,7 +95,7 @@ def _at_least(product: Work, seconds: Number) -> Work:
 
 def restored_work(shard: Shard, kind: LayerKind) -> Passes:
     """Quantised matrices of a layer brought to half precision, once in either pass: read narrow, written wide."""
-    if shard.recipe.base is None:
+    if not shard.recipe.restores:
         return Passes(Work(), Work())
     grid = shard.grid
     blocks = quantised(shard.recipe, shard.model, kind.stored)

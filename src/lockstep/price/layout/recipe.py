@@ -276,6 +276,11 @@ class Recipe(Brief):
         return self.objective.passes(self.batch, grid.microbatches(self.batch))
 
     @property
+    def restores(self) -> bool:
+        """Whether frozen matrices are brought to half precision for their products, which run in another format."""
+        return self.base not in (None, self.dtype)
+
+    @property
     def base_B(self) -> float:
         """Bytes per element of a matrix of a block, as it is stored."""
         return self.parameter_B if self.base is None else BASE_B[self.base]

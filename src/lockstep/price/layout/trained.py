@@ -95,7 +95,7 @@ def restored_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> Number:
     is, in either pass (bitsandbytes/autograd/_functions.py, MatMul4Bit; Dettmers et al. 2023, equation 5).
     """
     model, recipe = job.transformer, job.recipe
-    if model is None or recipe.base is None:
+    if model is None or not recipe.restores:
         return 0.0
     largest: Number = 0.0
     for kind in by_stored(held):

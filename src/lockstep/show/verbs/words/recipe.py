@@ -153,7 +153,11 @@ class RecipeWords(TypedDict, total=False):
     ]
     base: Annotated[
         str | None,
-        Option("W", "Format of frozen matrices: nf4 (QLoRA), nf4-single, int8 or gptq.", default="as other parameters"),
+        Option(
+            "W",
+            "Format of frozen matrices: nf4 (QLoRA), nf4-single, int8, gptq, fp8, mxfp8 or nvfp4.",
+            default="as other parameters",
+        ),
         Field("base"),
     ]
     optimizer: Annotated[
