@@ -356,7 +356,7 @@ def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, kind: 
             spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
             kept_B = adapters.rank * piece.element_B if half else (weight.shape[0] + adapters.rank) * cast_B
             kept_B, once = kept_B * (not adapters.joins(weight)), piece.joint_qkv and weight.name in JOINT
-            if adapters.dropout_frac and not (once and weight.name != first):
+            if adapters.dropout_frac and not (adapters.joins(weight) or (once and weight.name != first)):
                 # Of the input in half precision a copy besides; the one in fp32 is there anyway.
                 kept_B += weight.shape[0] * (MASK_B + piece.element_B * half)
             yield Row(f"{weight.name} adapter input", times * kept_B, spread)

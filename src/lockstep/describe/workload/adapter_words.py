@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.units import parse_frac
-from lockstep.describe.workload.adapters import GROUPS, JOINED, NAMES, PARAMETERS, SAVED, Adapters
+from lockstep.describe.workload.adapters import GROUPS, JOINED, MEGATRON, NAMES, PARAMETERS, SAVED, Adapters
 from lockstep.describe.workload.methods import Method
 
 MOST_RANK = 4096
@@ -93,10 +93,10 @@ def _listed(
 
 
 def _targets(text: str, where: str | None) -> tuple[str, ...]:
-    """Targets in words joined by `+`: groups, or names with and without `_proj`."""
+    """Targets in words joined by `+`: groups, names with and without `_proj`, or Megatron's."""
     found: list[str] = []
     for word in filter(None, text.split("+")):
-        name = word if word in GROUPS or word.endswith("_proj") else f"{word}_proj"
+        name = MEGATRON.get(word, word if word in GROUPS or word.endswith("_proj") else f"{word}_proj")
         if name not in GROUPS and name not in NAMES:
             raise UnknownName("target of lora", word, (*GROUPS, *NAMES), where)
         found += [one for one in GROUPS.get(name, (name,)) if one not in found]
