@@ -32,7 +32,7 @@ def test_other_names_of_that_kind_are_not() -> None:
 
 
 def test_a_joint_layer_has_one_dropout() -> None:
-    """Of Llama 2 7B's 32 layers, 4,096 tokens of width 4,096: what is left of the input in half precision, and a mask."""
+    """Of 32 layers, 4,096 tokens of width 4,096: what is left of the input in half precision, and a mask."""
     once_B = 32 * 4096 * 4096 * (2 + 1)
     assert kept_B("linear_qkv", 0.1) - kept_B("linear_qkv", 0.0) == pytest.approx(once_B)
     assert kept_B("q+k+v", 0.1) - kept_B("q+k+v", 0.0) == pytest.approx(3 * once_B)

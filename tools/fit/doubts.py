@@ -73,15 +73,10 @@ def rms(errors: Sequence[float]) -> float:
     return float(np.sqrt(np.mean(np.square(errors))))
 
 
-def by_device(found: Mapping[tuple[str, str], float], wanted: str) -> list[float]:
-    """Median over its sources of each device of which as much is known."""
-    known: dict[str, list[float]] = defaultdict(list)
-    for (_, name), error in found.items():
-        known[name].append(error)
-    catalog = {one.name: one for one in devices()}
-    return [
-        float(np.median(some)) for name, some in known.items() if name in catalog and footing(catalog[name]) == wanted
-    ]
+def on_devices(found: Mapping[tuple[str, str], float], wanted: str) -> list[float]:
+    """Errors of sources on devices of which as much is known."""
+    known = {one.name for one in devices() if footing(one) == wanted}
+    return [error for (_, name), error in found.items() if name in known]
 
 
 def stood_in(rows: Sequence[tuple[str, Case]], same_maker: bool) -> list[float]:
@@ -128,8 +123,8 @@ def main() -> None:
     dense = [(name, case) for name, case in rows if not case.job.num_experts and "fp4" not in case.job.recipe.dtype]
     found = medians(dense)
     groups = {
-        "few": by_device(found, "few"),
-        "kernels": by_device(found, "kernels"),
+        "few": on_devices(found, "few"),
+        "kernels": on_devices(found, "kernels"),
         "borrowed": stood_in(dense, same_maker=True),
         "foreign": stood_in(dense, same_maker=False),
     }
