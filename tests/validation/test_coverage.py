@@ -68,3 +68,16 @@ def test_the_constants_are_the_optimum_of_the_fit() -> None:
     rows = [observed(case) for name in STEPS for case in TABLES[name].cases()]
     known = {name: getattr(known_spread(), name) for name in spread.CONSTANTS}
     assert spread.fitted(rows, known_spread().level_frac + spread.LEFT_OUT_FRAC) == pytest.approx(known, rel=0.02)
+
+
+@pytest.mark.skipif(not ALL, reason="prices every published step: --long")
+def test_every_doubt_covers_what_it_says_and_not_everything() -> None:
+    """Rows by what is doubted of them, nothing fitted to their software: classes of 20 rows and more."""
+    rows: dict[tuple[str, ...], list[bool]] = {}
+    for name in STEPS:
+        for case in TABLES[name].cases():
+            found = observed(case)
+            rows.setdefault(found.ends.doubts.names, []).append(found.covered)
+    shares = {doubts: sum(inside) / len(inside) for doubts, inside in rows.items() if len(inside) >= 20}
+    assert len(shares) >= 4
+    assert all(0.80 <= share <= 0.97 for share in shares.values()), shares

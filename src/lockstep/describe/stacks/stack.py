@@ -34,7 +34,7 @@ from lockstep.describe.stacks.ways import ways as catalog_ways
 
 DEFAULT = "megatron-te"
 ATTENTION_KERNELS = ("cudnn", "flash3", "flash2", "flash1", "triton", "splash", "aiter")
-"""Fused attention kernels: cuDNN's, FlashAttention's by version, FlashAttention-1 in Triton, TPUs' splash and AMD's AITER."""
+"""Fused attention kernels: cuDNN's, FlashAttention's by version, its first in Triton, TPUs' splash and AMD's AITER."""
 NEWEST = {
     "megatron": "megatron-te", "bridge": "megatron-te", "nemo": "nemo-25", "fsdp": "fsdp-compile", "hf": "hf-trainer-5",
 }  # fmt: skip
