@@ -22,6 +22,7 @@ from lockstep.show.verbs.words.varied import STEPS, VARY, At, Vary, named, read_
 if TYPE_CHECKING:
     from lockstep.base.types.arrays import Array
     from lockstep.decide.planner.comparison import Comparison
+    from lockstep.decide.planner.interval import Interval
     from lockstep.describe.captured import Captured
     from lockstep.describe.varied import CaptureFile, Varied
     from lockstep.price.kernels.captured import Priced
@@ -33,6 +34,8 @@ SUFFIX = ".capture"
 FILE = f"step{SUFFIX}"
 MOST_STEPS = 1 << 20
 """How far the largest value that fits is looked for."""
+OF_ESTIMATES = ("tight", "out_of_memory_frac")
+"""What is said of the memory of estimates, whose error is that of a description."""
 PROGRAM = Argument(
     "SCRIPT ARGUMENTS",
     "A training script and its arguments, after -- where they begin with a hyphen: train.py -- --lr 1e-4.",
@@ -144,6 +147,24 @@ class CapturedMemory(Shown):
         return {} if self.time is None else captured_parts_s(self.captured, self._priced, self.time)
 
     @cached_property
+    def interval(self) -> "Interval | None":
+        """Between which seconds the step is expected, by the law of estimates; None where there is no time."""
+        from lockstep.decide.planner.captured_side import captured_ends
+        from lockstep.decide.planner.interval import spread_on
+
+        if self.time is None:
+            return None
+        ends = captured_ends(self.captured, self.cluster, self._priced, self.time)
+        return ends.interval(spread_on(self.cluster.device))
+
+    @cached_property
+    def allocated_B(self) -> int:
+        """Bytes that PyTorch counts as allocated at the fullest moment: what measurements of captures are of."""
+        from lockstep.price.layout.captured import allocated_B
+
+        return allocated_B(self.captured, self.cluster)
+
+    @cached_property
     def played(self) -> "tuple[Timeline, Array]":
         """When every operation of the step starts and ends; and when each call begins. Raises where it has no time."""
         from lockstep.price.step.captured import captured_timeline
@@ -185,8 +206,10 @@ class CapturedMemory(Shown):
             "program": found.program,
             "largest_that_fit": self.largest,
             "time": None if self.time is None else self.time.to_dict(),
+            "interval": None if self.interval is None else self.interval.to_dict(),
             "run": self.run,
-            "memory": self.memory.to_dict(),
+            "memory": {name: value for name, value in self.memory.to_dict().items() if name not in OF_ESTIMATES},
+            "allocated_B": self.allocated_B,
             "tensors_B": found.peak_B,
             "peak": {"phase": found.peak_operation.phase, "operation": found.peak_operation.name},
             "operations": found.by_phase,

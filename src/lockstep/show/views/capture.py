@@ -9,7 +9,9 @@ from rich.markup import escape
 from rich.text import Text
 
 from lockstep.base.errors import install_line
-from lockstep.base.units import format_count, format_flops, format_money, format_risk, format_size, format_time
+from lockstep.base.units import format_count, format_flops, format_money, format_size, format_time
+from lockstep.price.kernels.captured import WITHIN
+from lockstep.price.layout.captured import WITHIN as MEMORY_WITHIN
 from lockstep.show.views.memory import categories, plot_rank
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.output import draw, given, picture_path, show
@@ -51,12 +53,14 @@ def details(found: CapturedMemory, out: Console) -> None:
     _values(found, out)
     said = [f"the step between two updates of the first optimizer, on torch {program['torch']}: {found.path}"]
     if found.time is not None:
-        from lockstep.price.kernels.captured import WITHIN
-
         said += [
             f"of eager kernels, none of them fitted to captured steps: 35 measured on one H100 are off by {WITHIN}"
         ]
-    said += ["buffers are also the workspaces of cuBLAS, 5 % of slack in the allocator and 1.5 GB of context"]
+    said += [
+        "of what PyTorch allocates: the peaks of 35 steps measured on one H100 are off by "
+        f"{MEMORY_WITHIN}; the rest is assumed",
+        "buffers are also the workspaces of cuBLAS, 5 % of slack in the allocator and 1.5 GB of context",
+    ]
     said += _followed(found)
     if program["card"]["name"] != found.cluster.device.name:
         said += [f"captured for {program['card']['name']}: attention's kernel is the one that card chooses"]
@@ -68,9 +72,8 @@ def verdict(found: CapturedMemory, out: Console) -> None:
     memory = found.memory
     out.print(Text(title(found), style="bold green" if found.fits else "bold red"))
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
-    risk = format_risk(float(memory.out_of_memory_frac))
     say = "It fits" if found.fits else "It does not fit"
-    paragraph(out, f"{say}: {total} of {capacity}; risk of running out of memory {risk}.")
+    paragraph(out, f"{say}: {total} of {capacity}, of which PyTorch allocates {format_size(found.allocated_B)}.")
     paragraph(out, _time(found))
     if found.run is not None:
         cost = "" if found.run["cost_usd"] is None else f", {format_money(found.run['cost_usd'])}"
@@ -113,7 +116,8 @@ def _time(found: CapturedMemory) -> str:
         exposed = format_time(time.exposed_communication_s)
         talk = f"; collectives {format_time(time.communication_s)}, {exposed} of them with no kernel beside them"
     others = format_time(time.other_s)
-    return f"{format_time(time.step_time_s)} per step: {parts}, other kernels {others}{talk}; {host}."
+    between = "" if found.interval is None else f", {found.interval.said_s}"
+    return f"{format_time(time.step_time_s)} per step{between}: {parts}, other kernels {others}{talk}; {host}."
 
 
 def _followed(found: CapturedMemory) -> list[str]:

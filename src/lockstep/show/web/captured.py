@@ -151,12 +151,13 @@ def titled(found: CapturedMemory) -> Json:
 def figures(found: CapturedMemory) -> list[Json]:
     """Memory, time and what makes it."""
     time, used = found.time, format_frac(float(found.memory.used_frac))
-    shown = [figure("Memory", format_size(float(found.memory.total_B)), f"{used} of the device")]
+    allocated = f"{used} of the device; PyTorch allocates {format_size(found.allocated_B)}"
+    shown = [figure("Memory", format_size(float(found.memory.total_B)), allocated)]
     if time is None:
         return [*shown, figure("Step", "no time", found.untimed)]
     rate = format_flops(found.captured.flops / time.step_time_s)
     shown += [
-        figure("Step", format_time(time.step_time_s)),
+        figure("Step", format_time(time.step_time_s), "" if found.interval is None else found.interval.said_s),
         figure("Rate", rate, "in products and attention"),
         figure("Host", format_time(time.host_s), f"for {time.kernels:,} kernels"),
     ]
@@ -179,7 +180,8 @@ def layout_data(found: CapturedMemory) -> Json:
         "fits": found.fits,
         "total": total,
         "parts": _parts(found),
-        "memory": memory_bar(found.memory),
+        # How often estimates that are so full ran out of memory says nothing of a capture.
+        "memory": memory_bar(found.memory) | {"tight": ""},
         "fullest": view.fullest(found),
         "blocks": blocks,
     }
