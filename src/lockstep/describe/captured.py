@@ -4,6 +4,9 @@ A zip of `program.json` (what ran, on which card, what it asked), `operations.cs
 and given, FLOPs, in order), `modules.txt` (the module of each of them) and `tensors.csv` (bytes; how many operations
 after the tensor before it a tensor is made, and how many it lives; what it is). The peak is the largest sum of bytes
 that live at once, each tensor in whole blocks of the allocator.
+
+A line of `modules.txt` is `7,3,self_attn.q_proj`: 7 operations of one module, whose name begins with the first 3 parts
+of the name in the line before. A layer's lines are then those of every other layer, but for the one with its number.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import groupby, takewhile
 from math import prod
 
 import numpy as np
@@ -28,7 +32,7 @@ from lockstep.base.documents.files import File, open_file
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 
-SCHEMA = 3
+SCHEMA = 4
 PACKED = zipfile.ZIP_LZMA
 """Layers that repeat are further apart than the window of deflate: this takes a tenth of its bytes."""
 SIZES = {
@@ -56,6 +60,8 @@ COLLECTIVES = (
     *POINT_TO_POINT,
 )
 MOST_TENSOR_B = 1 << 60
+MOST_PARTS = 100
+"""Of the name of a module, that another one may share."""
 BLOCK_B = 512
 """To whose multiple the allocator of a GPU rounds a tensor up."""
 MOST_B = 1 << 30
@@ -207,8 +213,9 @@ def read_captured(path: File, folder: str = "") -> Captured:
         if not isinstance(program, dict) or program.get("schema") != SCHEMA:
             raise ValueError(f"its schema is another than {SCHEMA}; capture the program again")
         _check(program)
-        calls = zip(_rows(part(file, folder + OPERATIONS)), part(file, folder + MODULES).split("\n"), strict=True)
-        operations = tuple(_operation(row, module) for row, module in calls)
+        rows = list(_rows(part(file, folder + OPERATIONS)))
+        modules = unpacked_modules(part(file, folder + MODULES), len(rows))
+        operations = tuple(map(_operation, rows, modules))
         lives = _lives(part(file, folder + TENSORS), len(operations))
         unknown = {one.group for one in operations} - {""} - {one["name"] for one in program["groups"]}
         if unknown:
@@ -253,6 +260,34 @@ def part(file: zipfile.ZipFile, name: str) -> str:
     if file.getinfo(name).file_size > MOST_B:
         raise ValueError(f"{name} is larger than {MOST_B >> 30} GiB")
     return file.read(name).decode()
+
+
+def packed_modules(names: Iterable[str]) -> str:
+    """The names of modules by operation as a text: runs, and what a name does not share with the one before it."""
+    lines, before = [], list[str]()
+    for name, run in groupby(names):
+        parts = name.split(".")
+        alike = (part == other for part, other in zip(parts, before, strict=False))
+        shared = min(sum(takewhile(bool, alike)), MOST_PARTS)
+        # An empty end would read as none.
+        shared -= shared > 0 and parts[shared:] == [""]
+        lines.append(f"{sum(1 for _ in run)},{shared},{'.'.join(parts[shared:])}")
+        before = parts
+    return "\n".join(lines)
+
+
+def unpacked_modules(text: str, operations: int) -> list[str]:
+    """The name of the module of each operation. Raises ValueError where there are not as many."""
+    names, parts = list[str](), list[str]()
+    for line in text.split("\n") if text else ():
+        times, shared, rest = line.split(",", 2)
+        if not (0 < int(times) <= operations - len(names) and 0 <= int(shared) <= min(len(parts), MOST_PARTS)):
+            raise ValueError(f"{MODULES} has {line[:40]!r}")
+        parts = parts[: int(shared)] + (rest.split(".") if rest or not int(shared) else [])
+        names += [".".join(parts)] * int(times)
+    if len(names) != operations:
+        raise ValueError(f"{MODULES} has {len(names):,} names for {operations:,} operations")
+    return names
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:

@@ -39,7 +39,7 @@ COLOURS = {
     "compute.matmul": "compute",
     "compute.attention": "attention",
     "compute.stream": "stream",
-    "recompute": "bubble",
+    "recompute": "ep_comm",
     "optimizer": "update",
     "other_comm.": "dp_comm",
     "idle.host": "idle",

@@ -75,7 +75,7 @@ function captured(element, data, page) {
     h("section", {}, heading("What fills the memory", data.fullest), memory(data.memory)),
     paper(`/layout.svg${location.search}`, `what tensors hold and what runs during the step of ${data.title}`),
     ...blocks(data.blocks, page));
-  page.later().then((more) => (largest.textContent = more.largest));
+  page.later().then((more) => (largest.textContent = more.largest), () => {}); // another question was asked
 }
 
 /** Where the step goes, memory by stage, ranks and their groups. */
