@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -155,6 +156,11 @@ class Record(TorchDispatchMode):
         self.functional = Functional()
         self.live_B = self.peak_B = 0
         self.inside: list[int] = []
+        self.trained: set[int] = set()
+        """Modules that ran to be trained."""
+        self.evaluated: Counter[int] = Counter()
+        """Calls by the outermost of such modules, while it was set to evaluate and without gradients."""
+        self.evaluating = 0
         self.entered: dict[int, torch.nn.Module] = {}
         """Modules by number, also those of now."""
         self.forward: dict[int, int] = {}
@@ -168,11 +174,16 @@ class Record(TorchDispatchMode):
         return False
 
     def _entered(self, module: torch.nn.Module, *args: Any) -> None:
+        if module.training and torch.is_grad_enabled():
+            self.trained.add(id(module))
+        elif not (self.inside or module.training) and id(module) in self.trained:
+            self.evaluating = id(module)
         self.inside.append(id(module))
         self.entered[id(module)] = module
 
     def _left(self, *args: Any) -> None:
         self.inside.pop()
+        self.evaluating *= bool(self.inside)
 
     def _module(self) -> int:
         """The module that works now; in a backward pass the one whose gradients are made."""
@@ -212,6 +223,8 @@ class Record(TorchDispatchMode):
             self.saw(one)
         shapes = tuple((tuple(one.shape), _format(one.dtype)) for one in (*read, *gives))
         phase = "recompute" if self.phase == "backward" and self.inside else self.phase
+        if self.evaluating:
+            self.evaluated[self.evaluating] += 1
         self.operations.append(Operation(name, phase, shapes, len(read), module=self._module(), **words))
 
     def noted(self, name: str, stream: int, event: int = 0) -> None:
