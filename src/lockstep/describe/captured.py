@@ -52,6 +52,8 @@ ASKED: dict[str, type] = {"place": str, "kind": str, "times": int}
 SHAPES = re.compile(r"(?:\d{0,18}(?:x\d{1,18})*:\w{1,30}(?:;|$))*")
 """Of the tensors of a call."""
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
+REDUCTION = "reduction"
+"""The phase of sums of gradients that follow a backward pass."""
 RECORD, WAIT, READ = "record", "wait", "read"
 """Rows of streams: an event, a stream that waits for one, and the host that waits for an event or a stream."""
 POINT_TO_POINT = ("send", "recv")
@@ -84,7 +86,7 @@ class Operation:
 
     name: str
     phase: str
-    """forward, backward, recompute or optimizer."""
+    """forward, backward, recompute, reduction or optimizer."""
     shapes: str
     """Of the tensors that it reads and then of those that it gives, `4x2048:bfloat16;...`."""
     reads: int
