@@ -59,7 +59,7 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 440 more: that file, modules of captured operations, kernels of a GPU, and rows that captures found to differ.
     # 1,660 more: captures at other depths, batches and lengths, compared and reported, scripts of others, first sights.
     # 580 more: captured steps on the page, whose files may be anybody's; intervals, evaluations, phases of engines.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 138_245),
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 138_250),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),
