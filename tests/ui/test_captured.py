@@ -379,3 +379,21 @@ def test_a_model_in_its_place_brings_its_controls_back(watched: Any) -> None:
     assert page.page.get_by_label("layers", exact=True).count() == 0
     assert "llama3-8b on 16 x h100-sxm" in page.page.locator("main").inner_text()
     page.quiet()
+
+
+DROP = """(bytes) => {
+  const data = new DataTransfer();
+  data.items.add(new File([new Uint8Array(bytes)], "step.capture"));
+  document.dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true}));
+}"""
+
+
+def test_a_capture_that_is_dropped_on_the_timeline_is_no_measured_file(watched: Any) -> None:
+    page = watched()
+    page.go(f"/timeline?{urlencode({'model': 'llama3-8b', 'cluster': 'dgx-h100:2', 'batch': '64'})}")
+    page.page.evaluate(DROP, list(FILE.read_bytes()))
+    page.page.get_by_label("layers", exact=True).wait_for()
+    page.settle()
+    assert urlsplit(page.page.url).path == "/timeline"
+    assert "pretrain.py" in page.page.locator("main").inner_text()
+    page.quiet()
