@@ -129,7 +129,10 @@ def test_a_step_without_a_time_is_shown_with_the_reason(client: Client, word: st
     drawn = client.json("/data/layout", words)["data"]
     assert "32 ranks" in drawn["figures"][1]["note"]
     assert drawn["parts"] == []
-    assert "32 ranks" in client.json("/data/timeline", words)["data"]["note"]
+    shown = client.json("/data/timeline", words)["data"]
+    assert "32 ranks" in shown["figures"][1]["note"]
+    assert "Layout" in shown["note"]
+    assert "form" not in shown
     assert "no time" in client.json("/timeline.trace", words)["error"]
     assert client.ask(f"/layout.svg?{urlencode(words)}").status == 200
 

@@ -208,7 +208,7 @@ def later(found: CapturedMemory) -> Json:
 def timeline_data(found: CapturedMemory) -> Json:
     """The host, the streams and the collectives of the step."""
     if found.time is None:
-        return {**titled(found), "note": f"No time: {found.untimed}."}
+        return {**titled(found), "note": "Calls without a time have no place on a line; Layout shows their memory."}
     operations = f"{len(played(found).program):,} operations"
     return {**titled(found), "operations": operations, "form": view.timeline(found, MOST_OPERATIONS)}
 
