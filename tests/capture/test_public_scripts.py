@@ -443,3 +443,52 @@ def test_random_numbers_of_sharded_tensors_and_gathers_with_gradients(capture: C
     assert sent["all-gather", "forward", whole] == sent["reduce-scatter", "backward", whole] == 1
     assert sent["all-gather", "forward", rows] == sent["reduce-scatter", "backward", rows] == 1
     assert not [one for one in sent if one[0] == "all-to-all"]
+
+
+EVALUATES = """
+import sys, torch
+every = int(sys.argv[1])
+layer = lambda: torch.nn.Linear(64, 64, bias=False).cuda()
+net, teacher = torch.nn.Sequential(layer(), torch.nn.ReLU(), layer()), layer().eval()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+def evaluate():
+    net.eval()
+    with torch.no_grad():
+        for _ in range(5):
+            net(torch.randn(32, 64, device="cuda"))
+    net.train()
+
+for number in range(int(sys.argv[2])):
+    x = torch.randn(32, 64, device="cuda")
+    with torch.no_grad():
+        aim = teacher(x)
+    (net(x) - aim).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if every and number % every == 0:
+        evaluate()
+"""
+
+
+def test_an_evaluation_between_the_first_updates_is_left_out_where_it_is_not_in_every_step(capture: Capture) -> None:
+    """The step is then that of the program without one, and what was left out is said. A frozen teacher is none.
+
+    A layer is a view and a product, so that five passes of two and an activation are 25 calls.
+    """
+    plain = capture(EVALUATES, "0", "4")
+    assert not [note for note in plain.program["notes"] if "evaluation" in note]
+    for every in "2", "3":
+        found = capture(EVALUATES, every, "4")
+        assert [one.shapes for one in found.operations] == [one.shapes for one in plain.operations]
+        assert found.flops == plain.flops
+        (note,) = found.program["notes"]
+        assert note.startswith("left out, as it is not in every step: an evaluation of Sequential in 25 calls before")
+
+
+@pytest.mark.parametrize(("every", "steps"), [("1", "4"), ("2", "2")])
+def test_an_evaluation_in_every_step_counts_and_is_said(every: str, steps: str, capture: Capture) -> None:
+    """So does one of a program that makes no more updates."""
+    plain, found = capture(EVALUATES, "0", "4"), capture(EVALUATES, every, steps)
+    assert found.flops - plain.flops == 5 * 2 * 2 * 32 * 64 * 64
+    assert found.program["notes"] == ["an evaluation of Sequential in 25 calls counts into the step"]

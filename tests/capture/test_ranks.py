@@ -10,7 +10,7 @@ import pytest
 import cli_runner
 import lockstep
 from lockstep.base.errors import BadInput
-from lockstep.describe.captured import Captured
+from lockstep.describe.captured import COLLECTIVES, Captured
 from lockstep.describe.varied import LAYER
 from lockstep.show.verbs.capture import CapturedMemory
 
@@ -312,6 +312,51 @@ def test_what_ranks_of_deepspeed_compare_in_the_first_step_is_left_out(tmp_path:
     script.write_text(uses + "assert_ints_same_as_other_ranks([OTHER])\nraise RuntimeError('went on')\n")
     with pytest.raises(BadInput, match="went on"):
         lockstep.capture(str(script), cluster="dgx-h100:1", out=tmp_path / "step.capture")
+
+
+ENGINE = """
+import torch
+
+class DeepSpeedEngine:
+    def __init__(self, net, optimizer):
+        self.net, self.optimizer = net, optimizer
+    def backward(self, loss):
+        loss.backward()
+        self._backward_epilogue()
+    def _backward_epilogue(self):
+        for one in self.net.parameters():
+            torch.distributed.all_reduce(one.grad)
+    def step(self):
+        self.scale = torch.linalg.vector_norm(self.net.weight.grad)
+        self.optimizer.step()
+        torch.distributed.broadcast(self.net.weight.data, 0)
+"""
+USES = """
+import torch
+from deepspeed.runtime.engine import DeepSpeedEngine
+torch.distributed.init_process_group("nccl")
+net = torch.nn.Linear(64, 64, bias=False).cuda()
+engine = DeepSpeedEngine(net, torch.optim.SGD(net.parameters(), lr=0.1))
+for _ in range(3):
+    engine.backward(net(torch.randn(8, 64, device="cuda")).square().mean())
+    engine.step()
+    torch.distributed.all_gather([torch.empty(8, device="cuda") for _ in range(4)], torch.ones(8, device="cuda"))
+"""
+
+
+def test_what_the_engine_of_deepspeed_does_after_a_pass_and_around_an_update_is_of_these(tmp_path: Path) -> None:
+    folder = tmp_path / "deepspeed" / "runtime"
+    folder.mkdir(parents=True)
+    for one in (folder, folder.parent):
+        (one / "__init__.py").touch()
+    (folder / "engine.py").write_text(ENGINE)
+    script = tmp_path / "train.py"
+    script.write_text(USES)
+    found = lockstep.capture(str(script), cluster="dgx-h100:1", ranks=4, out=tmp_path / "step.capture").captured
+    sent = {one.name: one.phase for one in found.operations if one.name in COLLECTIVES}
+    assert sent == {"all-reduce": "reduction", "broadcast": "optimizer", "all-gather": "forward"}
+    assert {one.phase for one in found.operations if "vector_norm" in one.name} == {"optimizer"}
+    assert {one.phase for one in found.operations if one.flops} == {"forward", "backward"}
 
 
 def test_buckets_are_those_of_the_reducer() -> None:

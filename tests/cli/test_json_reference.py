@@ -15,12 +15,13 @@ from lockstep.show.verbs import VERBS
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text("utf-8")
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PROCESSES = {"capture", "execute", "bench", "bench of kernels", "train", "reproduce", "rig", "ui"}
+PROCESSES = {"execute", "bench", "bench of kernels", "train", "reproduce", "rig", "ui"}
 """Sections about runs on real processes, which tests/measure makes, and a server; only their form is checked here."""
 SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "Estimate": [("estimate", *LLAMA, "--tp", "2", "--zero", "3", "--sequence-parallel")],
     "plan": [("plan", *LLAMA), ("plan", *LLAMA, "--tokens", "1T"), ("plan", *LLAMA, "--samples", "50k")],
     "memory": [("memory", *LLAMA, "--tp", "2", "--pp", "2", "--zero", "1")],
+    "capture": [("memory", str(EXAMPLES / "pretrain.capture"), "--at", "layers=6", "--steps", "10k")],
     "memory without a model": [
         ("memory", "-c", "l40s:2", "--train", "full"),
         ("memory", "-c", "rtx-4090:1", "--base", "nf4"),

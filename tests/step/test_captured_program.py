@@ -1,12 +1,16 @@
 """A captured step as a program: what waits for what, by arithmetic, and collectives on the cluster that is asked."""
 
+import math
+
 import pytest
 
 from lockstep.base.errors import BadInput
+from lockstep.decide.planner.captured_side import captured_side
 from lockstep.describe.captured import Captured, Life, Operation
 from lockstep.describe.hardware import Cluster, cluster
 from lockstep.price.kernels.captured import priced_calls
 from lockstep.price.step.captured import LAUNCHES, captured_time, captured_timeline
+from lockstep.show.verbs.capture import CapturedMemory
 from lockstep.simulate.parallel.group import collective_s
 
 NODE, NODES = cluster("dgx-h100:1"), cluster("dgx-h100:4")
@@ -38,6 +42,36 @@ KERNEL_S = float(priced_calls(step(kernel()), NODE.device).works[0].device_s)
 GATHER_S = float(collective_s("all-gather", NODE.levels_of(8), 4 << 26))
 SLACK = 0.05
 """Of launches, beside kernels of a millisecond."""
+
+
+def test_the_interval_is_that_of_a_comparison() -> None:
+    """Its ends are those of `interval.py`, and links that nobody measured widen it where a collective needs them."""
+    program = {"script": "train.py", "arguments": [], "torch": "2.13", "rank": 0, "untimed": ""}
+    program |= {"parameters": 0, "trained_parameters": 0}
+    for parts in ([kernel(), gather(), kernel()], [kernel(), kernel()]):
+        found = step(*parts, ranks=32)
+        found = Captured(found.program | program, found.operations, found.lives)
+        shown, side = CapturedMemory(found, NODES, "step.capture"), captured_side(found, NODES, "step")
+        assert shown.interval is not None
+        assert shown.interval.low == pytest.approx(side.step_time_s * math.exp(-side.below))
+        assert shown.interval.high == pytest.approx(side.step_time_s * math.exp(side.above))
+        slow_s, fast_s = (captured_time(found, one).step_time_s for one in NODES.links_range)
+        assert side.links == pytest.approx([math.log(one / side.step_time_s) for one in (slow_s, fast_s)])
+        assert (side.links[0] > 0) == (len(parts) == 3)
+        assert (side.below, side.above) >= (side.links[1], side.links[0])
+        assert sum(shown.parts_s.values()) == pytest.approx(side.step_time_s)
+
+
+def test_memory_is_what_is_allocated_with_slack_and_a_context() -> None:
+    """Tensors in whole blocks and two workspaces; no risk is said, as that law is of descriptions."""
+    found = step(kernel(), lives=(Life(1000, 0, None, "parameters"), Life(600, 0, 1, "activations")))
+    found = Captured(found.program | {"untimed": "a reason"}, found.operations, found.lives)
+    shown = CapturedMemory(found, NODE, "step.capture")
+    assert shown.allocated_B == 4 * 512 + 2 * (32 << 20)
+    assert shown.memory.total_B == pytest.approx(1.05 * shown.allocated_B + 1.5e9)
+    said = shown.to_dict()
+    assert not {"tight", "out_of_memory_frac"} & said["memory"].keys()
+    assert said["interval"] is None
 
 
 def test_work_of_one_stream_is_in_order_and_streams_run_beside_each_other() -> None:

@@ -4,6 +4,9 @@ A zip of `program.json` (what ran, on which card, what it asked), `operations.cs
 and given, FLOPs, in order), `modules.txt` (the module of each of them) and `tensors.csv` (bytes; how many operations
 after the tensor before it a tensor is made, and how many it lives; what it is). The peak is the largest sum of bytes
 that live at once, each tensor in whole blocks of the allocator.
+
+A line of `modules.txt` is `7,3,self_attn.q_proj`: 7 operations of one module, whose name begins with the first 3 parts
+of the name in the line before. A layer's lines are then those of every other layer, but for the one with its number.
 """
 
 from __future__ import annotations
@@ -12,20 +15,24 @@ import csv
 import io
 import json
 import lzma
+import re
 import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import groupby, takewhile
 from math import prod
-from pathlib import Path
 
 import numpy as np
 
+from lockstep.base.documents.files import File, open_file
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 
-SCHEMA = 3
+SCHEMA = 4
 PACKED = zipfile.ZIP_LZMA
 """Layers that repeat are further apart than the window of deflate: this takes a tenth of its bytes."""
 SIZES = {
@@ -40,7 +47,13 @@ FIELDS: dict[str, type] = {
     "card": dict,
 }
 """What the program says of itself, by type."""
+ASKED: dict[str, type] = {"place": str, "kind": str, "times": int}
+"""What it says of a value that it asked for."""
+SHAPES = re.compile(r"(?:\d{0,18}(?:x\d{1,18})*:\w{1,30}(?:;|$))*")
+"""Of the tensors of a call."""
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
+REDUCTION = "reduction"
+"""The phase of sums of gradients that follow a backward pass."""
 RECORD, WAIT, READ = "record", "wait", "read"
 """Rows of streams: an event, a stream that waits for one, and the host that waits for an event or a stream."""
 POINT_TO_POINT = ("send", "recv")
@@ -48,6 +61,9 @@ COLLECTIVES = (
     *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "gather", "scatter"),
     *POINT_TO_POINT,
 )
+MOST_TENSOR_B = 1 << 60
+MOST_PARTS = 100
+"""Of the name of a module, that another one may share."""
 BLOCK_B = 512
 """To whose multiple the allocator of a GPU rounds a tensor up."""
 MOST_B = 1 << 30
@@ -70,7 +86,7 @@ class Operation:
 
     name: str
     phase: str
-    """forward, backward, recompute or optimizer."""
+    """forward, backward, recompute, reduction or optimizer."""
     shapes: str
     """Of the tensors that it reads and then of those that it gives, `4x2048:bfloat16;...`."""
     reads: int
@@ -192,23 +208,36 @@ class Captured:
         return dict(Counter(one.phase for one in self.operations))
 
 
-def read_captured(path: str | Path, folder: str = "") -> Captured:
+def read_captured(path: File, folder: str = "") -> Captured:
     """The step in a file, or in a folder of it. Raises BadInput where it is none, or of another schema."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            program = json.loads(_part(file, folder + PROGRAM))
-            if not isinstance(program, dict) or program.get("schema") != SCHEMA:
-                raise BadInput(f"is a capture of another schema than {SCHEMA}; capture the program again", str(path))
-            _check(program)
-            calls = zip(_rows(_part(file, folder + OPERATIONS)), _part(file, folder + MODULES).split("\n"), strict=True)
-            operations = tuple(_operation(row, module) for row, module in calls)
-            lives = _lives(_part(file, folder + TENSORS), len(operations))
-    except (OSError, EOFError, zipfile.BadZipFile, lzma.LZMAError, KeyError, ValueError) as error:
-        raise BadInput(f"is not a capture of a training step: {error}", str(path)) from None
-    unknown = {one.group for one in operations} - {""} - {one["name"] for one in program["groups"]}
-    if unknown:
-        raise BadInput(f"is not a capture of a training step: unknown group {min(unknown)!r}", str(path))
+    with opened(path) as file:
+        program = json.loads(part(file, folder + PROGRAM))
+        if not isinstance(program, dict) or program.get("schema") != SCHEMA:
+            raise ValueError(f"its schema is another than {SCHEMA}; capture the program again")
+        _check(program)
+        rows = list(_rows(part(file, folder + OPERATIONS)))
+        modules = unpacked_modules(part(file, folder + MODULES), len(rows))
+        operations = tuple(map(_operation, rows, modules))
+        lives = _lives(part(file, folder + TENSORS), len(operations))
+        unknown = {one.group for one in operations} - {""} - {one["name"] for one in program["groups"]}
+        if unknown:
+            raise ValueError(f"unknown group {min(unknown)!r}")
     return Captured(program, operations, lives)
+
+
+@contextmanager
+def opened(path: File) -> Iterator[zipfile.ZipFile]:
+    """The parts of a file. Raises BadInput where what is read of them inside is no capture: it may be anybody's."""
+    try:
+        with open_file(path) as file, zipfile.ZipFile(file) as parts:
+            yield parts
+    except BadInput:
+        raise
+    except (
+        *(OSError, EOFError, LookupError, TypeError, AttributeError, ValueError, RuntimeError, ArithmeticError),
+        *(zipfile.BadZipFile, lzma.LZMAError, zlib.error, csv.Error),
+    ) as error:
+        raise BadInput(f"is not a capture of a training step: {error}", str(path)) from None
 
 
 def _check(program: Json) -> None:
@@ -218,16 +247,49 @@ def _check(program: Json) -> None:
             if not isinstance(program.get(name), kind):
                 raise ValueError(f"{PROGRAM} has no {name}")
     for one in program["groups"]:
-        if not (isinstance(one, dict) and one.get("name") and all(isinstance(rank, int) for rank in one["ranks"])):
+        if not (isinstance(one["name"], str) and one["name"] and all(isinstance(rank, int) for rank in one["ranks"])):
             raise ValueError(f"{PROGRAM} has a group without ranks")
+    if not all(isinstance(one[name], kind) for one in program["values"] for name, kind in ASKED.items()):
+        raise ValueError(f"{PROGRAM} asks without a place")
+    if not all(isinstance(one, str) for one in (*program["arguments"], *program["notes"])):
+        raise ValueError(f"{PROGRAM} has arguments or notes that are no text")
     if not isinstance(program["card"].get("name"), str) or program["ranks"] < 1:
         raise ValueError(f"{PROGRAM} has no card, or no ranks")
 
 
-def _part(file: zipfile.ZipFile, name: str) -> str:
+def part(file: zipfile.ZipFile, name: str) -> str:
+    """The text of a part. Raises ValueError where it is too large."""
     if file.getinfo(name).file_size > MOST_B:
         raise ValueError(f"{name} is larger than {MOST_B >> 30} GiB")
     return file.read(name).decode()
+
+
+def packed_modules(names: Iterable[str]) -> str:
+    """The names of modules by operation as a text: runs, and what a name does not share with the one before it."""
+    lines, before = [], list[str]()
+    for name, run in groupby(names):
+        parts = name.split(".")
+        alike = (part == other for part, other in zip(parts, before, strict=False))
+        shared = min(sum(takewhile(bool, alike)), MOST_PARTS)
+        # An empty end would read as none.
+        shared -= shared > 0 and parts[shared:] == [""]
+        lines.append(f"{sum(1 for _ in run)},{shared},{'.'.join(parts[shared:])}")
+        before = parts
+    return "\n".join(lines)
+
+
+def unpacked_modules(text: str, operations: int) -> list[str]:
+    """The name of the module of each operation. Raises ValueError where there are not as many."""
+    names, parts = list[str](), list[str]()
+    for line in text.split("\n") if text else ():
+        times, shared, rest = line.split(",", 2)
+        if not (0 < int(times) <= operations - len(names) and 0 <= int(shared) <= min(len(parts), MOST_PARTS)):
+            raise ValueError(f"{MODULES} has {line[:40]!r}")
+        parts = parts[: int(shared)] + (rest.split(".") if rest or not int(shared) else [])
+        names += [".".join(parts)] * int(times)
+    if len(names) != operations:
+        raise ValueError(f"{MODULES} has {len(names):,} names for {operations:,} operations")
+    return names
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
@@ -237,7 +299,17 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
 def _operation(row: dict[str, str], module: str) -> Operation:
     reads, flops, causal, stream, event = (int(row[name]) for name in ("reads", "flops", "causal", "stream", "event"))
     last = stream, event, row["group"], module
-    return Operation(row["name"], row["phase"], row["shapes"], reads, flops, bool(causal), *last)
+    if flops < 0 or reads < 0:
+        raise ValueError("a call has less than no FLOPs, or tensors")
+    return Operation(row["name"], row["phase"], _shapes(row["shapes"]), reads, flops, bool(causal), *last)
+
+
+@lru_cache(1 << 12)
+def _shapes(text: str) -> str:
+    """Shapes and formats of a call; many calls are alike. Raises ValueError where they are none."""
+    if not SHAPES.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} are no shapes")
+    return text
 
 
 def _lives(text: str, operations: int) -> tuple[Life, ...]:
@@ -249,5 +321,7 @@ def _lives(text: str, operations: int) -> tuple[Life, ...]:
         died = born + int(row["lasts"]) if row["lasts"] else None
         if not 0 <= born <= (born if died is None else died) <= operations:
             raise ValueError("a tensor lives longer than the step")
-        found.append(Life(int(row["size_B"]), born, died, row["category"]))
+        if not 0 <= (size_B := int(row["size_B"])) <= MOST_TENSOR_B:
+            raise ValueError(f"a tensor has {size_B} bytes")
+        found.append(Life(size_B, born, died, row["category"]))
     return tuple(found)

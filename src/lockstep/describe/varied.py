@@ -18,9 +18,20 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from lockstep.base.documents.files import File
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.plain import Json
-from lockstep.describe.captured import COLLECTIVES, PACKED, Captured, Life, Operation, read_captured, tensor_B
+from lockstep.describe.captured import (
+    COLLECTIVES,
+    PACKED,
+    Captured,
+    Life,
+    Operation,
+    opened,
+    part,
+    read_captured,
+    tensor_B,
+)
 from lockstep.describe.events import Numbers, places
 from lockstep.describe.growing import Growth, Many, Uneven
 
@@ -29,6 +40,8 @@ SMALLEST_B = 1 << 20
 """The first bucket of DistributedDataParallel (PyTorch, torch.distributed._DEFAULT_FIRST_BUCKET_BYTES)."""
 LAYER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 """The number of a layer in the name of a module, which differs between those that are equal."""
+MOST_CALLS = 1_000_000
+"""Of a step that is derived."""
 COUNTS = ("parameters", "trained_parameters")
 """Numbers that the program says of itself."""
 
@@ -78,6 +91,7 @@ class Varied:
         if target in values:
             return steps[values.index(target)]
         growth = Growth(values, target, counts=len({len(calls) for calls, _ in steps}) > 1)
+        _refuse_more_calls(name, values, target, [len(calls) for calls, _ in steps])
         try:
             found = growth.at_target(steps)
             if growth.counts:
@@ -89,6 +103,15 @@ class Varied:
             raise BadInput(
                 f"the step with {name}={target} cannot be derived from captures with {given}: {why}", "--at"
             ) from None
+
+
+def _refuse_more_calls(name: str, values: Sequence[int], target: int, calls: Sequence[int]) -> None:
+    """Raises BadInput where a step at the target would have more than MOST_CALLS."""
+    each = (calls[-1] - calls[0]) / (values[-1] - values[0])
+    there = calls[-1] + each * (target - values[-1])
+    if there > MOST_CALLS:
+        said = f"the step with {name}={target} would have {there:,.0f} calls, more than {MOST_CALLS:,}"
+        raise BadInput(said, "--at")
 
 
 def _of_one_size(found: Many, steps: Sequence[Many]) -> None:
@@ -185,19 +208,44 @@ def _program(said: Any) -> Json:
     }
 
 
-def read_varied(path: str | Path) -> Varied | None:
-    """The steps in a file; None where it holds one alone. Raises BadInput where it is no capture."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            if VARIED not in file.namelist():
-                return None
-            said: Any = json.loads(file.read(VARIED))
-        values = {str(name): tuple(map(int, some)) for name, some in said["values"].items()}
-        arguments = tuple(map(str, said["arguments"]))
-    except (OSError, zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise BadInput(f"is not a capture of a training step: {error}", str(path)) from None
-    folders = [folder(number) for number in range(prod(map(len, values.values())))]
-    return Varied(values, arguments, tuple(read_captured(path, one) for one in folders))
+@dataclass(frozen=True)
+class CaptureFile:
+    """What a file of `lockstep capture` holds: one step, or those of several values."""
+
+    path: File
+    alone: Captured | None
+    varied: Varied | None
+
+    @cached_property
+    def values(self) -> dict[str, tuple[int, ...]]:
+        """Captured values of each argument that was varied."""
+        return {} if self.varied is None else self.varied.values
+
+    def at(self, **asked: int) -> Captured:
+        """The step with these values. Raises as `Varied.at`, and BadInput for values of a program without any."""
+        if self.varied is not None:
+            return self.varied.at(**asked)
+        if asked or self.alone is None:
+            raise BadInput(f"{self.path} was captured without --vary", "--at")
+        return self.alone
+
+
+def read_capture_file(path: File) -> CaptureFile:
+    """All steps in a file. Raises BadInput where it is no capture."""
+    with opened(path) as file:
+        names = file.namelist()
+        said: Any = json.loads(part(file, VARIED)) if VARIED in names else None
+        if said is not None:
+            values = {str(name): tuple(map(int, some)) for name, some in said["values"].items()}
+            arguments = tuple(map(str, said["arguments"]))
+            number = prod(map(len, values.values()))
+            rising = all(len(some) > 1 and list(some) == sorted({*some}) for some in values.values())
+            if not (rising and 1 <= number <= len(names)):
+                raise ValueError(f"{VARIED} has values without steps")
+    if said is None:
+        return CaptureFile(path, read_captured(path), None)
+    members = tuple(read_captured(path, folder(one)) for one in range(number))
+    return CaptureFile(path, None, Varied(values, arguments, members))
 
 
 def folder(number: int) -> str:
@@ -212,6 +260,6 @@ def join(paths: Sequence[Path], values: Mapping[str, Sequence[int]], arguments: 
         file.writestr(zipfile.ZipInfo(VARIED), json.dumps(said), PACKED)
         for number, path in enumerate(paths):
             with zipfile.ZipFile(path) as one:
-                for part in one.infolist():
-                    name = zipfile.ZipInfo(folder(number) + part.filename)
-                    file.writestr(name, one.read(part), PACKED)
+                for each in one.infolist():
+                    name = zipfile.ZipInfo(folder(number) + each.filename)
+                    file.writestr(name, one.read(each), PACKED)

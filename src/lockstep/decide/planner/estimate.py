@@ -10,7 +10,7 @@ from typing import Any
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json, plain
 from lockstep.base.types.shown import Shown
-from lockstep.base.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
+from lockstep.base.units import SECONDS_PER_DAY, format_flops, format_size, format_time
 from lockstep.decide.planner.assumptions import assumptions
 from lockstep.decide.planner.batches import OfBatch, shared_with_others
 from lockstep.decide.planner.course import Course
@@ -119,8 +119,7 @@ class Estimate(Shown):
     @property
     def said_interval(self) -> str:
         """The interval of the step time in words."""
-        found = self.interval
-        return f"{format_time(found.low)} to {format_time(found.high)} in {format_frac(found.level_frac)} of cases"
+        return self.interval.said_s
 
     @property
     def attention_kernel(self) -> str | None:

@@ -24,7 +24,7 @@ import numpy as np
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json, picked
-from lockstep.base.units import format_frac
+from lockstep.base.units import format_frac, format_time
 from lockstep.decide.planner.doubts import UNDOUBTED, Doubts, doubts_on
 from lockstep.describe.hardware import Cluster, Device
 from lockstep.describe.hardware.device import CALIBRATED
@@ -48,6 +48,11 @@ class Interval:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self)
+
+    @property
+    def said_s(self) -> str:
+        """The interval of a time in words."""
+        return f"{format_time(self.low)} to {format_time(self.high)} in {format_frac(self.level_frac)} of cases"
 
     def over(self, amount: float) -> Interval:
         """The interval of `amount` per quantity: of tokens per second, from that of seconds."""

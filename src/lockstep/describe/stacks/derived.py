@@ -17,7 +17,7 @@ from textwrap import wrap
 
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
-from lockstep.describe.captured import SIZES, Captured, Operation
+from lockstep.describe.captured import REDUCTION, SIZES, Captured, Operation
 from lockstep.describe.stacks.habits import Habits
 from lockstep.describe.stacks.stack import Stack, stacks
 
@@ -261,7 +261,7 @@ def _sharding(step: _Step) -> Iterator[Finding]:
     scattered = [one for one in step.operations if one.name == "reduce-scatter"]
     if scattered:
         yield from _said("switch", "reduce_B", float(SIZES.get(scattered[0].tensors()[0][1], 1)), scattered)
-    sums = [one for one in step.operations if one.name == "all-reduce" and one.phase == "backward"]
+    sums = [one for one in step.operations if one.name == "all-reduce" and one.phase in ("backward", REDUCTION)]
     yield from _said("habit", "gradient_buckets", True, () if copies else sums)
 
 

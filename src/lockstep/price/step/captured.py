@@ -56,13 +56,13 @@ class StepTime:
         return picked(self)
 
 
-def captured_time(captured: Captured, cluster: Cluster) -> StepTime:
-    """Seconds of the step on a cluster.
+def captured_time(captured: Captured, cluster: Cluster, priced: Priced | None = None) -> StepTime:
+    """Seconds of the step on a cluster, whose calls may have been priced already.
 
     Raises UnknownName for products in a format that the device does not have, BadInput for messages between two ranks
     and for more ranks than the cluster has devices.
     """
-    priced = priced_calls(captured, cluster.device)
+    priced = priced or priced_calls(captured, cluster.device)
     timeline = simulate(captured_program(captured, cluster, priced)[0])
     whole = priced.whole
     busy_s = timeline.busy_s()
@@ -79,12 +79,12 @@ def captured_time(captured: Captured, cluster: Cluster) -> StepTime:
     )
 
 
-def captured_timeline(captured: Captured, cluster: Cluster) -> tuple[Timeline, Array]:
+def captured_timeline(captured: Captured, cluster: Cluster, priced: Priced | None = None) -> tuple[Timeline, Array]:
     """When every operation of the step starts and ends; and when each call of the capture begins, in seconds.
 
     A call without work begins with the one before it. Raises as `captured_time` does.
     """
-    program, work = captured_program(captured, cluster, priced_calls(captured, cluster.device))
+    program, work = captured_program(captured, cluster, priced or priced_calls(captured, cluster.device))
     timeline = simulate(program)
     begins_s = np.where(work >= 0, timeline.start_s[work], 0.0)
     return timeline, np.maximum.accumulate(begins_s) if len(begins_s) else begins_s

@@ -2,6 +2,7 @@
 
 The program runs as it would, with the card of the catalog in place of a GPU, until its first optimizer has made two
 updates. What lies between the ends of these is a step as all later ones are; the file has its operations and tensors.
+Where the model is evaluated between them, what lies between the next two is the step, if it is not evaluated there too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTenso
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
+from lockstep.base.units import format_size
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.attention import Attention
 from lockstep.run.capture.device import install, shapes_alone
@@ -55,6 +57,8 @@ class Steps:
         self.known = self.waits = False
         self.passes, self.before = 0, "forward"
         """Backward passes that run, one in the other, and the phase in which an update began."""
+        self.left_out = ""
+        """What is said of an evaluation that is no part of the step."""
         self.done: Callable[[], None] = lambda: None
         self.updated: dict[int, torch.Tensor] = {}
         """Parameters of all optimizers."""
@@ -103,12 +107,31 @@ class Steps:
         self.updates += any(one.phase == "backward" for one in self.record.operations[self.start :])
         self.made.write_bytes(b"." * self.updates)
         if self.updates == UPDATES:
-            self.done()  # Before the program is left: what it does then is no part of the step.
-            self.known = True
-            raise Finished
+            self._step()
         gc.collect()
         self.start = len(self.record.operations)
         self.record.peak_B = self.record.live_B
+        self.record.evaluated.clear()
+
+    def _step(self) -> None:
+        """After a step. Raises Finished, but for the first one in which the model is evaluated."""
+        again, evaluated = self.known, self.evaluation
+        if not (again and evaluated):
+            self.done()  # Before the program is left: what it does then is no part of the step.
+            self.known = True
+        if again or not evaluated:
+            raise Finished
+        self.updates -= 1
+        held = format_size(self.record.peak_B)
+        self.left_out = f"left out, as it is not in every step: {evaluated} before, when tensors held up to {held}"
+
+    @property
+    def evaluation(self) -> str:
+        """The evaluation that lies in the step, in words; empty where none does."""
+        return ", ".join(
+            f"an evaluation of {type(self.record.entered[number]).__name__} in {calls:,} calls"
+            for number, calls in self.record.evaluated.items()
+        )
 
 
 def _parameters(optimizer: Any) -> list[torch.Tensor]:
@@ -234,13 +257,15 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     data_is_real()
 
     def done() -> None:
-        counts = name_modules(record, steps.updated)
+        counts, said = name_modules(record, steps.updated), [*notes]
         if left := counts.pop("without_update"):
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-            notes.append(f"gradients that no optimizer uses: {left[0]}{more}")
-        notes.extend([CELLS] * any("_thnn_fused" in one.name for one in record.operations))
+            said.append(f"gradients that no optimizer uses: {left[0]}{more}")
+        said += [CELLS] * any("_thnn_fused" in one.name for one in record.operations)
+        inside = f"{steps.evaluation} counts into the step" if steps.evaluation else ""
+        said += filter(None, (inside, steps.left_out))
         with _disable_current_modes():
-            write(question, record, steps.start, values, counts, notes)
+            write(question, record, steps.start, values, counts, said)
 
     steps.done = done
     try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from functools import cache, wraps
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import torch
 from torch._subclasses import fake_tensor
@@ -24,6 +25,8 @@ from lockstep.run.capture.known import MOST, changes, forget, indexed, remember,
 from lockstep.run.capture.streams import Order
 from lockstep.run.capture.truths import follow
 
+P = ParamSpec("P")
+R = TypeVar("R")
 PARAMETERS, GRADIENTS, STATES, BUFFERS, KEPT = "parameters", "gradients", "optimizer", "buffers", "activations"
 
 
@@ -142,6 +145,8 @@ _format = cache(lambda dtype: str(dtype).removeprefix("torch."))
 class Record(TorchDispatchMode):
     """The operations of a program and the tensors on the card, until a step of it is known."""
 
+    between: ClassVar[str] = ""
+    """The phase of what is neither in a pass nor in an update, where a library says so."""
     answer: Callable[[Any, tuple[Any, ...]], Any]
     operations: list[Operation] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
@@ -155,6 +160,11 @@ class Record(TorchDispatchMode):
         self.functional = Functional()
         self.live_B = self.peak_B = 0
         self.inside: list[int] = []
+        self.trained: set[int] = set()
+        """Modules that ran to be trained."""
+        self.evaluated: Counter[int] = Counter()
+        """Calls by the outermost of such modules, while it was set to evaluate and without gradients."""
+        self.evaluating = 0
         self.entered: dict[int, torch.nn.Module] = {}
         """Modules by number, also those of now."""
         self.forward: dict[int, int] = {}
@@ -167,12 +177,31 @@ class Record(TorchDispatchMode):
         """Whether calls go through what keeps a compiler away: there is none."""
         return False
 
+    @classmethod
+    def during(cls, phase: str, run: Callable[P, R]) -> Callable[P, R]:
+        """`run`, whose calls that are neither in a pass nor in an update are of this phase."""
+
+        @wraps(run)
+        def phased(*args: P.args, **words: P.kwargs) -> R:
+            before, cls.between = cls.between, phase
+            try:
+                return run(*args, **words)
+            finally:
+                cls.between = before
+
+        return phased
+
     def _entered(self, module: torch.nn.Module, *args: Any) -> None:
+        if module.training and torch.is_grad_enabled():
+            self.trained.add(id(module))
+        elif not (self.inside or module.training) and id(module) in self.trained:
+            self.evaluating = id(module)
         self.inside.append(id(module))
         self.entered[id(module)] = module
 
     def _left(self, *args: Any) -> None:
         self.inside.pop()
+        self.evaluating *= bool(self.inside)
 
     def _module(self) -> int:
         """The module that works now; in a backward pass the one whose gradients are made."""
@@ -212,6 +241,10 @@ class Record(TorchDispatchMode):
             self.saw(one)
         shapes = tuple((tuple(one.shape), _format(one.dtype)) for one in (*read, *gives))
         phase = "recompute" if self.phase == "backward" and self.inside else self.phase
+        if self.between and phase not in ("recompute", "backward", "optimizer"):
+            phase = self.between
+        if self.evaluating:
+            self.evaluated[self.evaluating] += 1
         self.operations.append(Operation(name, phase, shapes, len(read), module=self._module(), **words))
 
     def noted(self, name: str, stream: int, event: int = 0) -> None:

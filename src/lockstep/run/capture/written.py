@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from lockstep.describe.captured import MODULES, OPERATIONS, PACKED, PROGRAM, SCHEMA, TENSORS
+from lockstep.describe.captured import MODULES, OPERATIONS, PACKED, PROGRAM, SCHEMA, TENSORS, packed_modules
 from lockstep.run.capture.groups import CapturedGroup
 from lockstep.run.capture.record import Life, Operation, Record
 from lockstep.run.capture.values import Values
@@ -50,7 +50,7 @@ def write(
     parts = {
         PROGRAM: json.dumps(program, indent=1),
         OPERATIONS: _table(OPERATION, map(_row, operations)),
-        MODULES: "\n".join(names.get(one.module, "") for one in operations),
+        MODULES: packed_modules(names.get(one.module, "") for one in operations),
         TENSORS: _table(("size_B", "later", "lasts", "category"), _tensors(lives, start)),
     }
     path = Path(question["out"])

@@ -20,16 +20,22 @@ from lockstep.show.verbs.words.question import read_cluster, whole
 from lockstep.show.verbs.words.varied import STEPS, VARY, At, Vary, named, read_at, read_vary
 
 if TYPE_CHECKING:
+    from lockstep.base.types.arrays import Array
     from lockstep.decide.planner.comparison import Comparison
+    from lockstep.decide.planner.interval import Interval
     from lockstep.describe.captured import Captured
-    from lockstep.describe.varied import Varied
+    from lockstep.describe.varied import CaptureFile, Varied
+    from lockstep.price.kernels.captured import Priced
     from lockstep.price.layout import Memory
     from lockstep.price.step.captured import StepTime
+    from lockstep.simulate.program import Timeline
 
 SUFFIX = ".capture"
 FILE = f"step{SUFFIX}"
-MOST_STEPS, MOST_CALLS = 1 << 20, 1_000_000
-"""How far the largest value that fits is looked for: in steps, and in calls where each step adds some."""
+MOST_STEPS = 1 << 20
+"""How far the largest value that fits is looked for."""
+OF_ESTIMATES = ("tight", "out_of_memory_frac")
+"""What is said of the memory of estimates, whose error is that of a description."""
 PROGRAM = Argument(
     "SCRIPT ARGUMENTS",
     "A training script and its arguments, after -- where they begin with a hyphen: train.py -- --lr 1e-4.",
@@ -102,9 +108,10 @@ class CapturedMemory(Shown):
 
     def _most_steps(self, name: str) -> int:
         """How far the largest value is looked for: where each adds calls, that takes time."""
-        return (
-            MOST_CALLS // len(self.captured.operations) if self.varied and self.varied.lengthens(name) else MOST_STEPS
-        )
+        from lockstep.describe.varied import MOST_CALLS
+
+        more = self.varied is not None and self.varied.lengthens(name)
+        return MOST_CALLS // len(self.captured.operations) if more else MOST_STEPS
 
     def _memory_at(self, name: str, value: int) -> "Memory":
         return self.at(**{name: value}).memory
@@ -127,6 +134,44 @@ class CapturedMemory(Shown):
         return self._timed[1]
 
     @cached_property
+    def _priced(self) -> "Priced":
+        from lockstep.price.kernels.captured import priced_calls
+
+        return priced_calls(self.captured, self.cluster.device)
+
+    @cached_property
+    def parts_s(self) -> dict[str, float]:
+        """Exposed seconds of the step by part, which add up to it; none where there is no time."""
+        from lockstep.decide.planner.captured_side import captured_parts_s
+
+        return {} if self.time is None else captured_parts_s(self.captured, self._priced, self.time)
+
+    @cached_property
+    def interval(self) -> "Interval | None":
+        """Between which seconds the step is expected, by the law of estimates; None where there is no time."""
+        from lockstep.decide.planner.captured_side import captured_ends
+        from lockstep.decide.planner.interval import spread_on
+
+        if self.time is None:
+            return None
+        ends = captured_ends(self.captured, self.cluster, self._priced, self.time)
+        return ends.interval(spread_on(self.cluster.device))
+
+    @cached_property
+    def allocated_B(self) -> int:
+        """Bytes that PyTorch counts as allocated at the fullest moment: what measurements of captures are of."""
+        from lockstep.price.layout.captured import allocated_B
+
+        return allocated_B(self.captured, self.cluster)
+
+    @cached_property
+    def played(self) -> "tuple[Timeline, Array]":
+        """When every operation of the step starts and ends; and when each call begins. Raises where it has no time."""
+        from lockstep.price.step.captured import captured_timeline
+
+        return captured_timeline(self.captured, self.cluster, self._priced)
+
+    @cached_property
     def _timed(self) -> "tuple[StepTime | None, str]":
         from lockstep.base.errors import UnknownName
         from lockstep.price.step.captured import captured_time
@@ -134,7 +179,7 @@ class CapturedMemory(Shown):
         if self.captured.program["untimed"]:
             return None, self.captured.program["untimed"]
         try:
-            return captured_time(self.captured, self.cluster), ""
+            return captured_time(self.captured, self.cluster, self._priced), ""
         except UnknownName:
             return None, f"the {self.cluster.device.name} has no products in the formats of this step"
         except BadInput as error:
@@ -161,8 +206,10 @@ class CapturedMemory(Shown):
             "program": found.program,
             "largest_that_fit": self.largest,
             "time": None if self.time is None else self.time.to_dict(),
+            "interval": None if self.interval is None else self.interval.to_dict(),
             "run": self.run,
-            "memory": self.memory.to_dict(),
+            "memory": {name: value for name, value in self.memory.to_dict().items() if name not in OF_ESTIMATES},
+            "allocated_B": self.allocated_B,
             "tensors_B": found.peak_B,
             "peak": {"phase": found.peak_operation.phase, "operation": found.peak_operation.name},
             "operations": found.by_phase,
@@ -186,21 +233,25 @@ def read_capture(
 
     Raises BadInput where any of `words` is given: what a program does is in the program.
     """
-    from lockstep.describe.captured import read_captured
-    from lockstep.describe.varied import read_varied
+    from lockstep.describe.varied import read_capture_file
 
     for word, value in words.items():
         if value is not None and word != "cluster":
             raise BadInput("does not belong to a captured step", f"--{word.replace('_', '-')}")
-    varied, asked = read_varied(path), read_at(at)
-    if varied is None and asked:
-        raise BadInput(f"{path} was captured without --vary", "--at")
-    found = read_captured(path) if varied is None else varied.at(**asked)
-    machine = _machine(found) if cluster is None else read_cluster(cluster)
-    return CapturedMemory(found, machine, str(path), varied, None if steps is None else whole(steps, "--steps"))
+    return step_of(read_capture_file(path), cluster, at, steps)
 
 
-def _machine(found: "Captured") -> Cluster:
+def step_of(
+    file: "CaptureFile", cluster: str | Path | Cluster | None, at: At = (), steps: Quantity | None = None
+) -> CapturedMemory:
+    """The step in a file that was read, as `read_capture` gives it."""
+    found = file.at(**read_at(at))
+    machine = own_machine(found) if cluster is None else read_cluster(cluster)
+    number = None if steps is None else whole(steps, "--steps")
+    return CapturedMemory(found, machine, str(file.path), file.varied, number)
+
+
+def own_machine(found: "Captured") -> Cluster:
     """The machine that a step was captured for, with nodes for all ranks; one card of its kind where it is unknown."""
     name = found.program.get("cluster")
     try:

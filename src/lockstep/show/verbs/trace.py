@@ -135,11 +135,8 @@ def trace(
 
 def trace_captured(found: CapturedMemory, out: str | Path, where: str) -> Trace:
     """Plays a captured step and writes the trace: its calls on the host and in the streams of the card."""
-    from lockstep.price.step.captured import captured_timeline
-
     path = trace_path(out, where)
-    timeline, _ = captured_timeline(found.captured, found.cluster)
-    return _written(timeline, path, f"step of {found.name}", where)
+    return _written(found.played[0], path, f"step of {found.name}", where)
 
 
 @strict

@@ -11,6 +11,7 @@ from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.base.types.upper import upper
 from lockstep.base.units import parse_integer
+from lockstep.show.verbs.capture import is_capture
 from lockstep.show.verbs.words.calling import strict
 from lockstep.show.verbs.words.named import Cluster, Model
 from lockstep.show.verbs.words.option import Argument, Option, Switch
@@ -38,7 +39,11 @@ class Served(Shown):
 
 
 MODEL = Argument(
-    "MODEL", "Model to begin with: a catalog name or a file.", "models", optional=True, default="an example"
+    "MODEL",
+    "Model to begin with: a catalog name or a file, also one of lockstep capture.",
+    "models",
+    optional=True,
+    default="an example",
 )
 CLUSTER = Option("C", "Cluster to begin with: a catalog name or a YAML file.", "-c", names="clusters")
 SWEEPS = Option("DIR", "Folder whose sweeps, files of --store, are shown.", default="the current one")
@@ -71,11 +76,12 @@ def ui(
 def _given(model: Any, cluster: Any) -> dict[str, tuple[str, object]]:
     """What the page begins with: by keyword a text and the object. Raises BadInput for what cannot be read."""
     from lockstep.describe.hardware import cluster as find_cluster
+    from lockstep.describe.varied import read_capture_file
     from lockstep.describe.workload import model as find_model
 
     found: dict[str, tuple[str, object]] = {}
     for keyword, given, find, where in (
-        ("model", model, find_model, "MODEL"),
+        ("model", model, read_capture_file if is_capture(model) else find_model, "MODEL"),
         ("cluster", cluster, find_cluster, "--cluster"),
     ):
         if isinstance(given, str | Path):

@@ -9,7 +9,9 @@ from rich.markup import escape
 from rich.text import Text
 
 from lockstep.base.errors import install_line
-from lockstep.base.units import format_count, format_flops, format_money, format_risk, format_size, format_time
+from lockstep.base.units import format_count, format_flops, format_money, format_size, format_time
+from lockstep.price.kernels.captured import WITHIN
+from lockstep.price.layout.captured import WITHIN as MEMORY_WITHIN
 from lockstep.show.views.memory import categories, plot_rank
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.output import draw, given, picture_path, show
@@ -23,15 +25,20 @@ if TYPE_CHECKING:
     from lockstep.base.types.plain import Json
     from lockstep.show.verbs.capture import CapturedMemory
 
+FILLS = "What fills the memory"
 PLACES = 12
 """Places that asked for values which are listed."""
 
 
 def render(found: CapturedMemory, out: Console) -> None:
     """Prints whether the step fits, what fills the memory, and what the program was told; on a page its timeline."""
-    memory, step, device = found.memory, found.captured, found.cluster.device
-    program = step.program
     verdict(found, out)
+    details(found, out)
+
+
+def details(found: CapturedMemory, out: Console) -> None:
+    """Prints what fills the memory, and what the program was told; on a page its timeline."""
+    step, program = found.captured, found.captured.program
     rate = "" if found.time is None else f", {format_flops(step.flops / found.time.step_time_s)}"
     calls = ", ".join(f"{number:,} {phase}" for phase, number in step.by_phase.items())
     paragraph(
@@ -40,52 +47,61 @@ def render(found: CapturedMemory, out: Console) -> None:
         f"trained; {format_count(step.flops)} FLOPs a step in products and attention{rate}; calls: {calls}.",
     )
     if found.time is not None:
-        interactive(out, "timeline", partial(_timeline, found))
-    fullest = step.peak_operation
-    moment = f"{fullest.name.removeprefix('aten.')} ({fullest.phase})"
-    heading(out, "What fills the memory", f"at its fullest moment, {moment}")
-    categories(memory, out)
+        interactive(out, "timeline", partial(timeline, found))
+    heading(out, FILLS, fullest(found))
+    categories(found.memory, out)
     _values(found, out)
     said = [f"the step between two updates of the first optimizer, on torch {program['torch']}: {found.path}"]
     if found.time is not None:
-        from lockstep.price.kernels.captured import WITHIN
-
         said += [
             f"of eager kernels, none of them fitted to captured steps: 35 measured on one H100 are off by {WITHIN}"
         ]
-    said += ["buffers are also the workspaces of cuBLAS, 5 % of slack in the allocator and 1.5 GB of context"]
+    said += [
+        "of what PyTorch allocates: the peaks of 35 steps measured on one H100 are off by "
+        f"{MEMORY_WITHIN}; the rest is assumed",
+        "buffers are also the workspaces of cuBLAS, 5 % of slack in the allocator and 1.5 GB of context",
+    ]
     said += _followed(found)
-    if program["card"]["name"] != device.name:
+    if program["card"]["name"] != found.cluster.device.name:
         said += [f"captured for {program['card']['name']}: attention's kernel is the one that card chooses"]
     small_print(out, "Assumptions", [*said, *program["notes"]], len(said) + len(program["notes"]))
 
 
 def verdict(found: CapturedMemory, out: Console) -> None:
     """Prints whether the step fits, and how long it takes."""
-    memory, step, device = found.memory, found.captured, found.cluster.device
-    program = step.program
-    of = f", rank {program['rank']} of {step.ranks:,}" if step.ranks > 1 else ""
-    out.print(Text(f"{found.name} on one {device.name}{of}", style="bold green" if found.fits else "bold red"))
+    memory = found.memory
+    out.print(Text(title(found), style="bold green" if found.fits else "bold red"))
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
-    risk = format_risk(float(memory.out_of_memory_frac))
     say = "It fits" if found.fits else "It does not fit"
-    paragraph(out, f"{say}: {total} of {capacity}; risk of running out of memory {risk}.")
+    paragraph(out, f"{say}: {total} of {capacity}, of which PyTorch allocates {format_size(found.allocated_B)}.")
     paragraph(out, _time(found))
     if found.run is not None:
         cost = "" if found.run["cost_usd"] is None else f", {format_money(found.run['cost_usd'])}"
         steps = f"{found.run['steps']:,} steps take {format_time(found.run['time_s'])}"
         paragraph(out, f"{steps} without interruptions{cost}.")
     if found.largest:
-        paragraph(out, _largest(found))
+        paragraph(out, largest(found))
 
 
-def _timeline(found: CapturedMemory) -> Json:
-    """The step, as a page draws it."""
-    from lockstep.price.step.captured import captured_timeline
+def timeline(found: CapturedMemory, most: int | None = None) -> Json:
+    """The step as a page draws it: as many of its first operations, or as there is room for in a file."""
     from lockstep.show.views.page.timeline import MOST_IN_FILE, timeline_form
 
-    timeline, _ = captured_timeline(found.captured, found.cluster)
-    return timeline_form(timeline, stands_for=[1], capacity_B=found.memory.capacity_B, most=MOST_IN_FILE)
+    capacity_B = found.memory.capacity_B
+    return timeline_form(found.played[0], stands_for=[1], capacity_B=capacity_B, most=most or MOST_IN_FILE)
+
+
+def title(found: CapturedMemory) -> str:
+    """The command, the device, and which rank it is."""
+    program, ranks = found.captured.program, found.captured.ranks
+    of = f", rank {program['rank']} of {ranks:,}" if ranks > 1 else ""
+    return f"{found.name} on one {found.cluster.device.name}{of}"
+
+
+def fullest(found: CapturedMemory) -> str:
+    """The call during which most bytes are held."""
+    one = found.captured.peak_operation
+    return f"at its fullest moment, {one.name.removeprefix('aten.')} ({one.phase})"
 
 
 def _time(found: CapturedMemory) -> str:
@@ -100,7 +116,8 @@ def _time(found: CapturedMemory) -> str:
         exposed = format_time(time.exposed_communication_s)
         talk = f"; collectives {format_time(time.communication_s)}, {exposed} of them with no kernel beside them"
     others = format_time(time.other_s)
-    return f"{format_time(time.step_time_s)} per step: {parts}, other kernels {others}{talk}; {host}."
+    between = "" if found.interval is None else f", {found.interval.said_s}"
+    return f"{format_time(time.step_time_s)} per step{between}: {parts}, other kernels {others}{talk}; {host}."
 
 
 def _followed(found: CapturedMemory) -> list[str]:
@@ -113,7 +130,7 @@ def _followed(found: CapturedMemory) -> list[str]:
     ]
 
 
-def _largest(found: CapturedMemory) -> str:
+def largest(found: CapturedMemory) -> str:
     """How far each argument that was varied may go on the device."""
     parts = [f"{name} {'none' if most is None else f'{most:,}'}" for name, most in found.largest.items()]
     return f"Largest value that fits, all else unchanged: {', '.join(parts)}."
@@ -136,13 +153,11 @@ def plot_capture(found: CapturedMemory) -> Figure:
     """What tensors hold while the step runs; what fills the device where it has no time."""
     if found.time is None:
         return plot_rank(found.memory)
-    from lockstep.price.step.captured import captured_timeline
     from lockstep.show.views.parts.captured import plot_step
 
-    timeline, begins_s = captured_timeline(found.captured, found.cluster)
     total, capacity = format_size(float(found.memory.total_B)), format_size(found.memory.capacity_B)
     title = f"{found.name} on one {found.cluster.device.name}: {format_time(found.time.step_time_s)} per step"
-    return plot_step(found.captured, timeline, begins_s, f"{title}, {total} of {capacity}")
+    return plot_step(found.captured, *found.played, f"{title}, {total} of {capacity}")
 
 
 def ask(as_json: bool, plot: str | None = None, program: list[str] | None = None, **words: object) -> None:

@@ -35,7 +35,12 @@ def ask(as_json: bool, **words: Any) -> None:
 
 
 COMMAND = Command(
-    examples=("lockstep ui", "lockstep ui llama3-8b -c dgx-h100:4", "lockstep ui --port 8000 --no-open"),
+    examples=(
+        "lockstep ui",
+        "lockstep ui llama3-8b -c dgx-h100:4",
+        "lockstep ui step.capture",
+        "lockstep ui --port 8000 --no-open",
+    ),
     more=f"Needs the extra ui: {escape(install_line('ui'))}. What is asked or dropped there stays on this machine.",
     render=render,
     without=("html",),

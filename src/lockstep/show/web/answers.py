@@ -137,12 +137,13 @@ def as_trace(screen: Screen, asked: Asked) -> Response:
     answer, _ = answer_of(screen, asked)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json.gz"
-        (screen.trace or _write_timeline)(answer, path)
+        (screen.trace or write_timeline)(answer, path)
         body = path.read_bytes()
     return Response(body, media_type="application/gzip", headers=_kept(screen, "json.gz"))
 
 
-def _write_timeline(answer: Any, path: Path) -> None:
+def write_timeline(answer: Any, path: Path) -> None:
+    """Writes when things happen in an answer. Raises BadInput where it does not say so."""
     from lockstep.simulate.program import write_trace
 
     timeline = timeline_of(answer)

@@ -7,8 +7,8 @@
 /NAME.svg                its picture, where it has one
 /stream/NAME?words       what the screen draws piece by piece, a line of JSON each
 /NAME.trace              its timeline, for Perfetto
-/screens                 all screens with their controls
-/drop  /drop/measured    a dropped config.json, and a measured file, as the body of a POST
+/screens?words           all screens with their controls
+/drop  /drop/measured    a dropped config.json or capture, and a measured file, as the body of a POST
 /static  /views          files of the page, and those that the one-file report uses too
 """
 
@@ -35,10 +35,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from lockstep.base.errors import BadInput, Infeasible, LockstepError, brief
+from lockstep.show.verbs.capture import is_capture
 from lockstep.show.views.parts import completing
 from lockstep.show.views.parts.levers import levers_text
 from lockstep.show.web.answers import FORMS, later_data, page_data
 from lockstep.show.web.asked import Asked, Server, Superseded
+from lockstep.show.web.captured import first_address
 from lockstep.show.web.screen import EXAMPLE, Screen
 from lockstep.show.web.screens import ORDER, screen
 from lockstep.show.web.uploads import MOST_B, MOST_MEASURED_B, MOST_UNPACKED_B
@@ -97,17 +99,22 @@ def application(server: Server) -> Starlette:
         return StreamingResponse(_lines(screen(name), asked), media_type="application/x-ndjson")
 
     async def first(_: Request) -> Response:
-        return RedirectResponse(f"/{ORDER[0]}?{urlencode({**EXAMPLE, **server.first})}", 303)
+        name, words = first_address(server) or (ORDER[0], {**EXAMPLE, **server.first})
+        return RedirectResponse(f"/{name}?{urlencode(words)}", 303)
 
     async def screens(request: Request) -> Response:
         names = await there(*ORDER)
-        return await answered(request, lambda _: _json(request, {"screens": [*map(_described, names)]}))
+        return await answered(
+            request, lambda asked: _json(request, {"screens": [_described(name, asked) for name in names]})
+        )
 
     async def drop(request: Request) -> Response:
         measured = request.url.path.endswith("/measured")
         body, size_B = await _body(request, MOST_MEASURED_B if measured else MOST_B)
-        add = server.uploads.add_measured if measured else server.uploads.add
         name = request.query_params.get("name", "")
+        add = server.uploads.add_capture if is_capture(name) else server.uploads.add
+        if measured:
+            add = server.uploads.add_measured
         return await answered(request, lambda _: JSONResponse(add(name, body, size_B)))
 
     routes = [
@@ -210,13 +217,14 @@ def _shell(names: tuple[str, ...] = ORDER) -> str:
     return (PAGE / "index.html").read_text("utf-8").replace("<!-- tabs -->", tabs)
 
 
-@cache
-def _described(name: str) -> Json:
-    """A screen and its controls."""
+def _described(name: str, asked: Asked | None = None) -> Json:
+    """A screen and its controls, those of a capture where the words name one."""
     one: Screen = screen(name)
-    return {"name": name, "title": one.title, "fields": [_control(field) for field in one.fields]}
+    found = None if asked is None or one.fields_of is None else one.fields_of(asked)
+    return {"name": name, "title": one.title, "fields": [_control(field) for field in found or one.fields]}
 
 
+@cache
 def _control(field: Field) -> Json:
     """A control: what it offers are lists of the shells' completion, or a few words to choose from."""
     offers = list(getattr(completing, field.names)()) if hasattr(completing, field.names) else []

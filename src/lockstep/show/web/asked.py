@@ -13,12 +13,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import signature, unwrap
 from pathlib import Path
 from typing import Any
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
+from lockstep.show.verbs.capture import SUFFIX
 from lockstep.show.verbs.words.calling import several
 from lockstep.show.verbs.words.changes import is_change
 from lockstep.show.verbs.words.option import Declared, Switch
@@ -29,6 +31,8 @@ from lockstep.show.web.uploads import Uploads
 
 KEPT = 64
 """Answers that are kept."""
+KEPT_STEPS = 8
+"""Captured steps, which are larger."""
 TRACE = re.compile(r"trace:([^,;]+)")
 """A law that is read from a file."""
 MODELS = ("model", "a", "b")
@@ -48,7 +52,8 @@ class Superseded(BaseException):
 class Kept:
     """The last answers, by what was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = KEPT) -> None:
+        self.most = most
         self._found: OrderedDict[object, Any] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -61,7 +66,7 @@ class Kept:
         made = make()
         with self._lock:
             self._found[key] = made
-            while len(self._found) > KEPT:
+            while len(self._found) > self.most:
                 self._found.popitem(last=False)
         return made
 
@@ -72,6 +77,7 @@ class Server:
 
     uploads: Uploads = field(default_factory=Uploads)
     kept: Kept = field(default_factory=Kept)
+    steps: Kept = field(default_factory=partial(Kept, KEPT_STEPS))
     given: Mapping[str, object] = field(default_factory=dict)
     """Model and cluster that the page was started with, by the text that stands for them in an address."""
     first: Mapping[str, str] = field(default_factory=dict)
@@ -99,6 +105,11 @@ class Asked:
         self.check()
         return self.server.kept.get(key, make)
 
+    def kept_step(self, key: object, make: Callable[[], Any]) -> Any:
+        """The same of a captured step."""
+        self.check()
+        return self.server.steps.get(key, make)
+
     def check(self, *_: int) -> None:
         """Ends the work when nobody waits for it; verbs call it as their `progress`."""
         if self.stop.is_set():
@@ -108,7 +119,7 @@ class Asked:
         self, function: Callable[..., Any], verb: str, said: Mapping[str, str], more: Mapping[str, object] | None = None
     ) -> Any:
         """What a function returns that takes the words of a verb, and `more` that no address holds."""
-        words = {name: self._value(verb, name, value) for name, value in said.items()} | dict(more or {})
+        words = {name: self.value(verb, name, value) for name, value in said.items()} | dict(more or {})
         for name, one in signature(function).parameters.items():
             if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty and name not in words:
                 raise BadInput("must be given", name)
@@ -118,7 +129,7 @@ class Asked:
             words["progress"] = self.check
         return function(**words)
 
-    def _value(self, verb: str, name: str, value: str) -> Any:
+    def value(self, verb: str, name: str, value: str) -> Any:
         """A word as the verb takes it. Raises BadInput for what would open a file."""
         where = name.upper() if name == "model" else f"--{name.replace('_', '-')}"
         if len(value) > LONGEST:
@@ -127,6 +138,8 @@ class Asked:
             if value.lower() not in (*YES, *NO):
                 raise BadInput(f"must be yes or no, got {value!r}", where)
             return value.lower() in YES
+        if name in MODELS and value.endswith(SUFFIX):
+            raise BadInput("is a captured step, which the screens Layout and Timeline show", where)
         if value in self.server.given:
             return self.server.given[value]
         if name in MODELS and (dropped := self.server.uploads.get(value)) is not None:

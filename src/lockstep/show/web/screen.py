@@ -108,5 +108,7 @@ class Screen:
     """Whether there is something to show; else the screen has no tab and no address."""
     asks: Callable[[Asked], str] | None = None
     """The verb, where it depends on the words."""
+    fields_of: Callable[[Asked], tuple[Field, ...] | None] | None = None
+    """The controls, where they depend on the words; None for those of `fields`."""
     trace: Callable[[Any, Path], None] | None = None
     """Writes the timeline of the answer, at `.trace`, where that is not all of it."""

@@ -1,4 +1,4 @@
-// The controls of a screen: a field for each word, and places to drop a config.json and measured files.
+// The controls of a screen: a field for each word, and places to drop a config.json, a capture and measured files.
 
 import { h } from "./dom.js";
 
@@ -48,7 +48,10 @@ function say(id, text, bad) {
 async function dropped(file, page) {
   const found = await sent("/drop", file.name, file);
   say("dropped", found.word ? `${found.name}: read, kept in memory` : `${file.name}: ${found.error}`, !found.word);
-  if (found.word) page.go({ model: found.word });
+  if (!found.word) return;
+  // A capture is shown on few screens, and first on the machine that it was captured for.
+  const screens = found.screens ?? [], here = location.pathname.slice(1);
+  page.go({ model: found.word, ...(screens.length ? { cluster: "" } : {}) }, screens.length && !screens.includes(here) ? { screen: screens[0] } : {});
 }
 
 /** Measured files that are chosen: by name, each with a button that leaves it out. */
@@ -92,17 +95,17 @@ async function measured(files, field, page) {
 }
 
 function drop(page) {
-  const input = h("input", { type: "file", id: "f-file", accept: ".json", onchange: async () => {
+  const input = h("input", { type: "file", id: "f-file", accept: ".json,.capture", onchange: async () => {
     await dropped(input.files[0], page);
     input.value = ""; // the same file may come again
   } });
-  return h("p", { class: "field drop" }, h("label", { for: "f-file" }, "or drop a config.json"), input, h("output", { id: "dropped" }));
+  return h("p", { class: "field drop" }, h("label", { for: "f-file" }, "or drop a config.json or a step.capture"), input, h("output", { id: "dropped" }));
 }
 
 /** Builds the form of a screen, or brings its values up to the address, without touching the field in use. */
 export function form(fields, words, page) {
   const names = fields.map((one) => one.name).join();
-  const asked = fields.slice(0, 6).map((one) => (one.files ? few(words[one.name]) : words[one.name]));
+  const asked = fields.slice(0, 6).map((one) => (one.files || one.name === "model" ? few(words[one.name]) : words[one.name]));
   summary.replaceChildren("Question", h("small", {}, asked.filter(Boolean).slice(0, 4).join(", ")));
   document.querySelector("aside").hidden = fields.length === 0;
   if (root.dataset.names === names) {
@@ -130,7 +133,7 @@ export function form(fields, words, page) {
   document.ondrop = (event) => {
     event.preventDefault();
     const files = [...event.dataTransfer.files], field = fields.find((one) => one.files);
-    if (field && files.length && !(files.length === 1 && /config[^/]*\.json$/i.test(files[0].name))) measured(files, field, page);
+    if (field && files.length && !(files.length === 1 && /config[^/]*\.json$|\.capture$/i.test(files[0].name))) measured(files, field, page);
     else if (files.length && document.getElementById("f-file")) dropped(files[0], page);
   };
 }

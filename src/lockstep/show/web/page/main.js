@@ -9,7 +9,7 @@ const same = document.getElementById("same");
 const drawn = { screen: "", fields: "" };
 let asking = new AbortController();
 let leave = null;
-let known = null;
+let known = { of: null, screens: null }; // the screens and their controls, which are others for a capture
 
 const here = () => ({
   screen: location.pathname.slice(1),
@@ -49,7 +49,7 @@ function foot(found) {
 function refused(found) {
   const text = found.no ?? (found.where ? `${found.where.replaceAll("_", " ")}: ${found.error}` : found.error);
   answer.replaceChildren(h("div", { class: "refused", role: "alert" },
-    h("h1", {}, found.no ? "Not possible" : "That cannot be asked"), h("p", {}, text), found.levers ? h("pre", { tabindex: "0" }, found.levers) : null));
+    h("h1", {}, found.no ? "Not possible" : "That cannot be asked"), h("p", {}, text.replace(/^at\./, "")), found.levers ? h("pre", { tabindex: "0" }, found.levers) : null));
   const field = document.getElementById("form").elements[found.where];
   if (field) field.setAttribute("aria-invalid", "true");
 }
@@ -60,11 +60,12 @@ async function show() {
   const mine = (asking = new AbortController());
   const { screen, words } = here();
   answer.setAttribute("aria-busy", "true");
-  known ??= fetch("/screens").then((one) => one.json());
+  const of = words.model?.endsWith(".capture") ? words.model : "";
+  if (known.of !== of) known = { of, screens: fetch(of ? `/screens?${new URLSearchParams({ model: of })}` : "/screens").then((one) => one.json()) };
   const code = import(`/static/screens/${screen}.js`);
   try {
     const asked = fetch(`/data/${screen}${location.search}`, { signal: mine.signal });
-    const one = (await known).screens.find((each) => each.name === screen);
+    const one = (await known.screens).screens.find((each) => each.name === screen);
     tabs(screen);
     if (drawn.screen !== screen) {
       form(one.fields, words, page);
@@ -93,7 +94,7 @@ async function show() {
     document.getElementById("said").textContent = into.querySelector("h1")?.textContent ?? ""; // for who does not see it change
   } catch (error) {
     if (error.name === "AbortError") return;
-    known = null;
+    known = { of: null, screens: null };
     answer.replaceChildren(h("div", { class: "refused", role: "alert" }, h("h1", {}, "No answer"),
       h("p", {}, "The server has ended or was started again. Start lockstep ui, and open the address that it prints.")));
   } finally {
@@ -122,7 +123,7 @@ function tabs(screen) {
   }
 }
 
-let waiting = 0;
+let waiting = 0, wanted = {}; // of several fields, all that changed meanwhile
 const page = {
   link,
   go,
@@ -134,7 +135,12 @@ const page = {
   /** The same a moment after the last change. */
   soon: (words) => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => go(words, { keep: true }), WAIT_MS);
+    wanted = { ...wanted, ...words };
+    waiting = setTimeout(() => {
+      const said = wanted;
+      wanted = {};
+      go(said, { keep: true });
+    }, WAIT_MS);
   },
 };
 

@@ -1,4 +1,7 @@
-"""One layout: where its step goes, what fills the memory of each stage, and which ranks belong together."""
+"""One layout: where its step goes, what fills the memory of each stage, and which ranks belong together.
+
+Of a captured step the first two, and what the program asked.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,22 @@ from typing import TYPE_CHECKING
 from lockstep.base.types.plain import Json, plain
 from lockstep.base.units import format_time
 from lockstep.price.layout.nodes import rank_coordinates
+from lockstep.show.verbs.capture import CapturedMemory
 from lockstep.show.views import estimate as view
+from lockstep.show.views.capture import plot_capture
 from lockstep.show.views.memory import tight_words
 from lockstep.show.views.parts import ranks as shown
 from lockstep.show.views.parts.groups import MOST_RANKS, groups_of, plot_groups
 from lockstep.show.views.parts.groups import shown as ranks_shown
 from lockstep.show.views.parts.layout_columns import layout_words as in_words
+from lockstep.show.web.captured import layout_data, taking_captures
 from lockstep.show.web.parts import memory_bar, step_figures, step_parts, with_best
 from lockstep.show.web.screen import LAYOUT, QUESTION, RECIPE, Screen
 from lockstep.show.web.sections import sections
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.show.web.asked import Asked
 
@@ -60,11 +68,19 @@ def grid(one: Estimate) -> Json:
     }
 
 
-SCREEN = Screen(
-    title="Layout",
-    verb="estimate",
-    fields=(*QUESTION, *LAYOUT, *RECIPE),
-    words=with_best,
-    data=data,
-    picture=plot_groups,
+def picture(one: Estimate | CapturedMemory) -> Figure:
+    """Ranks that work together; of a captured step, what runs and what is held."""
+    return plot_capture(one) if isinstance(one, CapturedMemory) else plot_groups(one)
+
+
+SCREEN = taking_captures(
+    Screen(
+        title="Layout",
+        verb="estimate",
+        fields=(*QUESTION, *LAYOUT, *RECIPE),
+        words=with_best,
+        data=data,
+        picture=picture,
+    ),
+    layout_data,
 )

@@ -12,6 +12,7 @@ from lockstep.explain.diagnosis import Diagnosis
 from lockstep.show.views.page.timeline import timeline_form
 from lockstep.show.views.parts.diagnosis import lanes
 from lockstep.show.views.parts.layout_columns import layout_words as in_words
+from lockstep.show.web.captured import taking_captures, timeline_data
 from lockstep.show.web.measured import FILE, VERB, answer, answer_words, has_files, measured_figures
 from lockstep.show.web.parts import run_name, step_figures
 from lockstep.show.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
@@ -72,14 +73,17 @@ def write(found: Estimate | Diagnosis, path: Path) -> None:
     write_trace(one.timeline(), path)
 
 
-SCREEN = Screen(
-    title="Timeline",
-    verb="estimate",
-    # A number has no lanes to draw below the prediction.
-    asks=lambda asked: VERB if has_files(asked) else "estimate",
-    fields=(*QUESTION, Field("detail", "Detail", f"passes {LAYERS}", example="passes"), FILE, *LAYOUT, *RECIPE),
-    words=partial(answer_words, shown=has_files),
-    answer=partial(answer, shown=has_files),
-    data=data,
-    trace=write,
+SCREEN = taking_captures(
+    Screen(
+        title="Timeline",
+        verb="estimate",
+        # A number has no lanes to draw below the prediction.
+        asks=lambda asked: VERB if has_files(asked) else "estimate",
+        fields=(*QUESTION, Field("detail", "Detail", f"passes {LAYERS}", example="passes"), FILE, *LAYOUT, *RECIPE),
+        words=partial(answer_words, shown=has_files),
+        answer=partial(answer, shown=has_files),
+        data=data,
+        trace=write,
+    ),
+    timeline_data,
 )

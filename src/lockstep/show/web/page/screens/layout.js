@@ -1,4 +1,4 @@
-import { blocks, figures, h, heading, paper, place, s, stack } from "../dom.js";
+import { blocks, figures, h, heading, memory, paper, place, s, stack } from "../dom.js";
 
 const CELL = 9;
 const GAP = 2;
@@ -66,8 +66,21 @@ function grid(grid, page) {
     h("p", { class: "dim" }, `${grid.row}; ${grid.note}`));
 }
 
+/** A captured step: where it goes, what fills the memory, what the program asked. */
+function captured(element, data, page) {
+  const largest = h("p", { class: "dim" });
+  element.append(
+    h("p", { class: "over" }, data.title), h("h1", { class: data.fits ? undefined : "red" }, data.layout), figures(data.figures), largest,
+    data.parts.length ? h("section", {}, heading("Where the step goes", data.total), waterfall(data)) : "",
+    h("section", {}, heading("What fills the memory", data.fullest), memory(data.memory)),
+    paper(`/layout.svg${location.search}`, `what tensors hold and what runs during the step of ${data.title}`),
+    ...blocks(data.blocks, page));
+  page.later().then((more) => (largest.textContent = more.largest), () => {}); // another question was asked
+}
+
 /** Where the step goes, memory by stage, ranks and their groups. */
 export function draw(element, data, page) {
+  if (data.captured) return captured(element, data, page);
   element.append(
     h("p", { class: "over" }, data.title), h("h1", {}, data.layout),
     data.fits ? "" : h("p", { class: "red" }, "It does not fit in memory: its times are what they would be if it did."),
