@@ -15,7 +15,8 @@ from lockstep.price.layout import Job, Layout, Recipe
 
 
 def doubts(name: str, machine: Cluster, ranks: int = 8, **words: object) -> Doubts:
-    return doubts_on(Job(model(name), replace(Recipe(seq=4096, batch=ranks), **words), ranks), machine)
+    job = Job(model(name), replace(Recipe(seq=4096, batch=ranks), **words), ranks)
+    return doubts_on(machine.device, job.recipe.dtype, ranks, bool(job.num_experts))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`doubts_on(job, cluster)`: why an answer may lie further off than published steps of programs do.
+"""`doubts_on(device, dtype, ranks, experts)`: why an answer may lie further off than published steps of programs do.
 
 The interval's constants (`interval.toml`) are of steps on devices on which several programs were published. What else
 an answer rests on adds to both of its ends, in quadrature, as errors that have nothing to do with each other:
@@ -27,9 +27,8 @@ from functools import cache
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.support import steps_on
-from lockstep.describe.hardware import Cluster, Device, devices
+from lockstep.describe.hardware import Device, devices
 from lockstep.describe.hardware.device import CALIBRATED, SCALED, curves, measured_on_steps
-from lockstep.price.layout import Job
 
 RANKS, FEW = 1024, 5
 """Devices up to which steps are published by many, and steps on a device that say something of it."""
@@ -59,11 +58,11 @@ def known_doubts() -> Json:
     return table
 
 
-def doubts_on(job: Job, cluster: Cluster) -> Doubts:
-    """Doubts about a job's step on a cluster; none where the cluster was calibrated to steps on itself."""
-    if cluster.device.efficiency.kind == CALIBRATED:
+def doubts_on(device: Device, dtype: str, ranks: int, experts: bool) -> Doubts:
+    """Doubts about a step in `dtype` on so many devices; none where the device was calibrated to steps on itself."""
+    if device.efficiency.kind == CALIBRATED:
         return UNDOUBTED
-    return _together([*_of_device(cluster.device), *_of_job(job)])
+    return _together([*_of_device(device), *_of_run(dtype, ranks, experts)])
 
 
 def device_doubts(device: Device) -> Doubts:
@@ -102,10 +101,10 @@ def _of_device(device: Device) -> Iterator[tuple[str, float]]:
         yield found, device.efficiency.typical_error_frac if found == "stated" else 1.0
 
 
-def _of_job(job: Job) -> Iterator[tuple[str, float]]:
-    if job.num_experts:
+def _of_run(dtype: str, ranks: int, experts: bool) -> Iterator[tuple[str, float]]:
+    if experts:
         yield "experts", 1.0
-    if SCALED.get(job.recipe.dtype, job.recipe.dtype) == "fp4":
+    if SCALED.get(dtype, dtype) == "fp4":
         yield "fp4", 1.0
-    if job.devices > RANKS:
-        yield "scale", math.log2(job.devices / RANKS)
+    if ranks > RANKS:
+        yield "scale", math.log2(ranks / RANKS)

@@ -146,7 +146,7 @@ def ends_of(job: Job, cluster: Cluster, grid: LayoutGrid) -> Ends:
         slow_s=step_s if slow is cluster else price_step(job, slow, grid).step_time_s,
         fast_s=step_s if fast is cluster else price_step(job, fast, grid).step_time_s,
         host_frac=1.0 - price_step(hostless, cluster, grid).step_time_s / step_s,
-        doubts=doubts_on(job, cluster),
+        doubts=doubts_on(cluster.device, job.recipe.dtype, job.devices, bool(job.num_experts)),
     )
 
 

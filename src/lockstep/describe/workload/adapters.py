@@ -49,8 +49,11 @@ GROUPS = {
 }
 """Words for several targets."""
 MEGATRON = {
-    "linear_qkv": "qkv_proj", "linear_proj": "o_proj", "linear_fc1": "gate_up_proj", "linear_fc2": "down_proj",
-}  # fmt: skip
+    "linear_qkv": "qkv_proj",
+    "linear_proj": "o_proj",
+    "linear_fc1": "gate_up_proj",
+    "linear_fc2": "down_proj",
+}
 """Targets as Megatron Core calls its linear layers, which are joint, and their names here."""
 ROWS = ("attention out", "cross attention out", "down", "shared down", "recurrent out", "recurrent steps")
 """Weights whose rows tensor parallelism cuts."""

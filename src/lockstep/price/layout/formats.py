@@ -4,9 +4,8 @@ from __future__ import annotations
 
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element in a narrow format, its scales included (one byte per 32 or 16 elements)."""
-BASE_B = {
-    "nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "nf4-single": 0.5 + 4 / 64, "int8": 1.0, "gptq": 0.5 + 2.5 / 128, **NARROW_B,
-}  # fmt: skip
+BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "nf4-single": 0.5 + 4 / 64, "int8": 1.0, "gptq": 0.5 + 2.5 / 128}
+BASE_B |= NARROW_B
 """Bytes per element of a frozen matrix: nf4 with scales of 64 elements quantised to one byte, and those of 256 in four
 (QLoRA, arXiv 2305.14314, section 3); nf4-single with scales in fp32 (without QLoRA's double quantisation); int8 with a
 scale per row (arXiv 2208.07339); GPTQ in four bits with groups of 128, a half-precision scale and a zero each (arXiv

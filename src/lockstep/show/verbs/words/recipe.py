@@ -153,11 +153,7 @@ class RecipeWords(TypedDict, total=False):
     ]
     base: Annotated[
         str | None,
-        Option(
-            "W",
-            "Format of frozen matrices: nf4 (QLoRA), nf4-single, int8, gptq, fp8, mxfp8 or nvfp4.",
-            default="as other parameters",
-        ),
+        Option("W", "Of frozen matrices: nf4 (QLoRA), nf4-single, int8, gptq, fp8, mxfp8, nvfp4.", default="as others"),
         Field("base"),
     ]
     optimizer: Annotated[
