@@ -16,7 +16,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
 
@@ -98,10 +98,15 @@ class Operation:
         sizes_B = [tensor_B(*one) for one in self.tensors()]
         return max(sum(sizes_B[: self.reads]), sum(sizes_B[self.reads :]))
 
-    def tensors(self) -> list[tuple[tuple[int, ...], str]]:
+    def tensors(self) -> tuple[tuple[tuple[int, ...], str], ...]:
         """Shape and format of each tensor, those that it reads first."""
-        parts = (one.partition(":") for one in self.shapes.split(";") if one)
-        return [(tuple(int(size) for size in shape.split("x") if size), dtype) for shape, _, dtype in parts]
+        return _tensors(self.shapes)
+
+
+@lru_cache(maxsize=1 << 16)
+def _tensors(shapes: str) -> tuple[tuple[tuple[int, ...], str], ...]:
+    parts = (one.partition(":") for one in shapes.split(";") if one)
+    return tuple((tuple(int(size) for size in shape.split("x") if size), dtype) for shape, _, dtype in parts)
 
 
 @dataclass(frozen=True, slots=True)
