@@ -9,6 +9,7 @@ that live at once, each tensor in whole blocks of the allocator.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import lzma
@@ -16,7 +17,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 from pathlib import Path
 
@@ -103,7 +104,7 @@ class Operation:
         return _tensors(self.shapes)
 
 
-@lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=1 << 16)
 def _tensors(shapes: str) -> tuple[tuple[tuple[int, ...], str], ...]:
     parts = (one.partition(":") for one in shapes.split(";") if one)
     return tuple((tuple(int(size) for size in shape.split("x") if size), dtype) for shape, _, dtype in parts)

@@ -16,7 +16,7 @@ from lockstep.decide.planner.comparison import STEPS, Side
 from lockstep.decide.planner.interval import Ends, spread_on
 from lockstep.describe.captured import Captured, Operation
 from lockstep.describe.hardware import Cluster
-from lockstep.price.kernels.captured import WITHIN, Priced, priced_calls
+from lockstep.price.kernels.captured import WITHIN, priced_calls
 from lockstep.price.kernels.clock import Work
 from lockstep.price.layout.captured import captured_memory
 from lockstep.price.layout.memory import CATEGORIES
@@ -25,12 +25,10 @@ from lockstep.price.step.captured import captured_time
 
 def captured_side(captured: Captured, cluster: Cluster, title: str) -> Side:
     """The side of a step on a cluster. Raises as `captured_time` does."""
-    priced, program = priced_calls(captured, cluster.device), captured.program
-    time = captured_time(captured, cluster, priced)
-    parts_s = _kernels_s(captured, priced) | {"other_comm.": time.exposed_communication_s}
+    time, program = captured_time(captured, cluster), captured.program
+    parts_s = _kernels_s(captured, cluster) | {"other_comm.": time.exposed_communication_s}
     parts_s["idle.host"] = time.step_time_s - sum(parts_s.values())
-    between = _ends(captured, cluster, priced, time.step_time_s, parts_s["idle.host"])
-    spread = spread_on(cluster.device)
+    between, spread = _ends(captured, cluster, time.step_time_s, parts_s["idle.host"]), spread_on(cluster.device)
     memory = captured_memory(captured, cluster)
     names = "script parameters trained_parameters ranks rank torch"
     return Side(
@@ -55,20 +53,19 @@ def captured_side(captured: Captured, cluster: Cluster, title: str) -> Side:
     )
 
 
-def _ends(captured: Captured, cluster: Cluster, priced: Priced, step_s: float, host_s: float) -> Ends:
-    """What the interval depends on. A step without collectives needs no links."""
+def _ends(captured: Captured, cluster: Cluster, step_s: float, host_s: float) -> Ends:
+    """What the interval depends on."""
     slow_s, fast_s = (
-        captured_time(captured, one, priced).step_time_s if one is not cluster and captured.groups else step_s
-        for one in cluster.links_range
+        step_s if one is cluster else captured_time(captured, one).step_time_s for one in cluster.links_range
     )
     error_frac = cluster.device.efficiency.error_frac_on(cluster.device.name)
     return Ends(step_s, slow_s, fast_s, max(0.0, host_s) / step_s, error_frac)
 
 
-def _kernels_s(captured: Captured, priced: Priced) -> dict[str, float]:
+def _kernels_s(captured: Captured, cluster: Cluster) -> dict[str, float]:
     """Seconds of kernels by part."""
     found: dict[str, float] = {}
-    for one, work in zip(captured.operations, priced.works, strict=True):
+    for one, work in zip(captured.operations, priced_calls(captured, cluster.device).works, strict=True):
         for name, seconds in _parts(one, work):
             found[name] = found.get(name, 0.0) + float(seconds)
     return found

@@ -56,13 +56,13 @@ class StepTime:
         return picked(self)
 
 
-def captured_time(captured: Captured, cluster: Cluster, priced: Priced | None = None) -> StepTime:
-    """Seconds of the step on a cluster, whose device has `priced` its calls where that is given.
+def captured_time(captured: Captured, cluster: Cluster) -> StepTime:
+    """Seconds of the step on a cluster.
 
     Raises UnknownName for products in a format that the device does not have, BadInput for messages between two ranks
     and for more ranks than the cluster has devices.
     """
-    priced = priced or priced_calls(captured, cluster.device)
+    priced = priced_calls(captured, cluster.device)
     timeline = simulate(captured_program(captured, cluster, priced)[0])
     whole = priced.whole
     busy_s = timeline.busy_s()
