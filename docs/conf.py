@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_site"), str(HERE.parent / "src")]
 
 # Trees of pages are many objects and no garbage: by default they are walked again and again.
-gc.set_threshold(200_000)
+gc.set_threshold(3_000_000)
 
 project = "Lockstep"
 author = "The Lockstep authors"

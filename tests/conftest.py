@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from predicted_once import between_processes, shared
 from tiers import TIERS, tier_of
 
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -103,11 +104,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session", autouse=True)
 def _tables_are_predicted_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Of several processes one predicts a published table, and the others read its report."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if between_processes(tmp_path_factory):
         from lockstep.check.validation import report
-        from predicted_once import shared
 
-        report._report = shared(report._report, tmp_path_factory.getbasetemp().parent / "reports")
+        report._report = shared(report._report)
 
 
 OBJECTS_BEFORE_COLLECTION = 20_000

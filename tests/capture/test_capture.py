@@ -171,6 +171,7 @@ def test_what_was_asked_is_listed_and_answers_are_taken(captured: Captured) -> N
         captured(program=program, answer=[f"{name}:{line}=-1" for name in (f"train{at}.py" for at in range(10))])
 
 
+@pytest.mark.usefixtures("own_process")
 def test_equal_programs_give_equal_files(captured: Captured, tmp_path: Path) -> None:
     (tmp_path / "train0.py").write_text(MODEL + STEP)
     out = tmp_path / "step.capture"
@@ -391,6 +392,7 @@ def test_what_cannot_be_captured_is_refused_by_name(captured: Captured, program:
         captured(program=program)
 
 
+@pytest.mark.usefixtures("own_process")
 def test_the_command_refuses_with_exit_code_two_and_leaves_no_file(tmp_path: Path) -> None:
     script, out = tmp_path / "train.py", tmp_path / "step.capture"
     script.write_text("import torch\n")

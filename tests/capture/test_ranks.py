@@ -292,6 +292,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.usefixtures("own_process")
 def test_a_program_that_starts_its_own_processes_is_captured_as_one_of_them(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SPAWNED)

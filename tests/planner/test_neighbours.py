@@ -15,8 +15,15 @@ import pytest
 import lockstep
 from effort import share
 from lockstep.base.errors import Infeasible
-from lockstep.decide.planner.neighbours import near_batches, near_lengths, near_units
+from lockstep.decide.planner.goal import Goal
+from lockstep.decide.planner.neighbours import NEAR_FRAC, near_batches, near_lengths, near_units
+from lockstep.decide.planner.pins import FREE
+from lockstep.decide.planner.plan import _Asked
 from lockstep.decide.planner.result import Plan
+from lockstep.describe.hardware import cluster as find_cluster
+from lockstep.describe.workload import model as find_model
+from lockstep.price.layout import Job
+from recipes import recipe_by
 
 FALL = 0.9
 """Share of the neighbour's rate of a device below which it must be named."""
@@ -94,6 +101,24 @@ def test_a_much_better_neighbour_is_named(seed: int) -> None:
     one, other = pair(seed)
     assert unexplained(one, other) is None
     assert unexplained(other, one) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "machine", "batches"),
+    [("llama3-8b", "dgx-h100:3", (256, 264, 252)), ("mixtral-8x7b", "dgx-a100-80gb:7", (512, 504, 532)),
+     ("gpt2-medium", "h100-sxm:1", (64, 48)), ("gpt3-175b", "dgx-h100:1", (64, 60))],
+)  # fmt: skip
+def test_batches_that_are_looked_at_together_take_what_each_takes_alone(
+    model: str, machine: str, batches: tuple[int, ...]
+) -> None:
+    """To the bit, also where each may be cut into other micro-batches and where nothing fits."""
+    machines = find_cluster(machine)
+    first = Job(find_model(model), recipe_by("megatron", batch=batches[0], seq=1024), machines.num_devices)
+    jobs = [replace(first, recipe=replace(first.recipe, batch=batch)) for batch in batches]
+    asked = _Asked(Goal(), FREE, None, None, True, 5, None, NEAR_FRAC)
+    together = asked.quickly(jobs, machines)
+    assert together == [asked.quickly([job], machines)[0] for job in jobs]
+    assert len(set(together)) == (len(jobs) if model != "gpt3-175b" else 1)
 
 
 def test_a_round_number_of_tokens_does_not_ruin_a_plan() -> None:

@@ -124,15 +124,19 @@ def test_parts_of_layers_fill_their_spans(of, tmp_path):
     trace_step(found, tmp_path / "operations.json", "operations")
     layers, parts = drawn(tmp_path / "operations.json")
     assert layers
+    processes = {process for process, _ in layers}
+    of_process = {process: [one for one in parts if one["pid"] == process] for process in processes}
+    middles_us = {process: np.array([sum(ends_us(one)) / 2 for one in own]) for process, own in of_process.items()}
     for (process, label), spans in layers.items():
+        own, middle_us = of_process[process], middles_us[process]
         inside = [
-            [one for one in parts if one["pid"] == process and low <= sum(ends_us(one)) / 2 <= high]
-            for low, high in map(ends_us, spans)
+            [own[at] for at in np.flatnonzero((low_us <= middle_us) & (middle_us <= high_us))]
+            for low_us, high_us in map(ends_us, spans)
         ]
         for span, each in zip(spans, inside, strict=True):
             edges = [edge for one in each for edge in ends_us(one)]
-            assert edges[::2] == pytest.approx([ends_us(span)[0], *edges[1:-1:2]])
-            assert edges[-1] == pytest.approx(ends_us(span)[1])
+            begin_us, end_us = ends_us(span)
+            assert np.allclose([*edges[::2], edges[-1]], [begin_us, *edges[1:-1:2], end_us], rtol=1e-6, atol=1e-12)
         whole = {one["name"]: 0.0 for each in inside for one in each}
         for one in (one for each in inside for one in each):
             whole[one["name"]] += one["dur"]

@@ -92,7 +92,8 @@ def named(form: Json, chunk: Json) -> list[str]:
 def test_encoded_layouts_have_the_names_of_the_library(plan: Plan) -> None:
     form = json.loads(json.dumps(space_form(plan), allow_nan=False))
     for chunk, some in zip(form["chunks"], points(plan.job, plan.cluster, plan.findings.space), strict=True):
-        assert named(form, chunk) == [str(one) for one in some.layouts()]
+        layouts = some.layouts()
+        assert named(form, chunk) == [str(one) for one in layouts]
         shown = unpacked(chunk["step_time_s"])
         assert [format_time(one, 4) for one in shown] == [format_time(one, 4) for one in some.step_time_s]
         assert [format_size(one, 4) for one in unpacked(chunk["memory_B"])] == [
@@ -101,7 +102,7 @@ def test_encoded_layouts_have_the_names_of_the_library(plan: Plan) -> None:
         for place in range(0, len(some), max(1, len(some) // 5)):
             words = [one[unpacked(column)[place]] for one, column in zip(chunk["words"], chunk["columns"], strict=True)]
             said = {key: value for one in words for key, value in one.items()}
-            layout = some.layouts()[place]
+            layout = layouts[place]
             assert said.items() <= layout.to_dict().items()
             assert read_layout(plan.job, said, plan.cluster) == layout
     rejected = {one["why"]: one["count"] for one in form["found"]["rejected"]}

@@ -12,6 +12,7 @@ of the name in the line before. A layer's lines are then those of every other la
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import lzma
@@ -114,10 +115,15 @@ class Operation:
         sizes_B = [tensor_B(*one) for one in self.tensors()]
         return max(sum(sizes_B[: self.reads]), sum(sizes_B[self.reads :]))
 
-    def tensors(self) -> list[tuple[tuple[int, ...], str]]:
+    def tensors(self) -> tuple[tuple[tuple[int, ...], str], ...]:
         """Shape and format of each tensor, those that it reads first."""
-        parts = (one.partition(":") for one in self.shapes.split(";") if one)
-        return [(tuple(int(size) for size in shape.split("x") if size), dtype) for shape, _, dtype in parts]
+        return _tensors(self.shapes)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _tensors(shapes: str) -> tuple[tuple[tuple[int, ...], str], ...]:
+    parts = (one.partition(":") for one in shapes.split(";") if one)
+    return tuple((tuple(int(size) for size in shape.split("x") if size), dtype) for shape, _, dtype in parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,10 +140,7 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
         job=Job(transformer(row["model"]), recipe, devices),
         cluster=cluster("dgx-a100-80gb", gpus=devices),
         layout=Layout(
-            dp=devices,
-            micro_batch=int(row["per_device_batch"]),
-            zero=3 if devices > 1 else 0,
-            recompute="full",
+            dp=devices, micro_batch=int(row["per_device_batch"]), zero=3 if devices > 1 else 0, recompute="full"
         ),
         predict=predict,
     )

@@ -122,11 +122,7 @@ def _case(row: dict[str, str]) -> Case:
         recompute=str(remat.pop("recompute")),
     )
     recipe = Recipe.by(
-        "maxtext",
-        seq=seq,
-        batch=batch * devices,
-        recompute_modules=tuple(remat.pop("modules", SAVED_QKV)),
-        **remat,
+        "maxtext", seq=seq, batch=batch * devices, recompute_modules=tuple(remat.pop("modules", SAVED_QKV)), **remat
     )
     return Case(
         row=f"{row['row_id']} {row['model']} {row['n_slices']} x {row['hardware']}",

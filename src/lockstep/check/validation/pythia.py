@@ -49,12 +49,7 @@ def model_of(row: dict[str, str]) -> Transformer:
 
 def _case(row: dict[str, str]) -> Case:
     devices, seq = int(row["n_gpus"]), int(row["seq_len"])
-    recipe = Recipe.by(
-        "gpt-neox",
-        seq=seq,
-        batch=int(row["gbs_seqs"]),
-        dtype=row["dtype"],
-    )
+    recipe = Recipe.by("gpt-neox", seq=seq, batch=int(row["gbs_seqs"]), dtype=row["dtype"])
     layout = Layout(
         dp=int(row["dp"]), tp=int(row["tp"]), zero=int(row["zero_stage"]), micro_batch=int(row["mbs"]), recompute="full"
     )  # fmt: skip

@@ -107,11 +107,7 @@ def _layout(row: dict[str, str]) -> Layout:
 
 def _recipe(row: dict[str, str], layout: Layout) -> Recipe:
     return Recipe.by(
-        "zero-bubble",
-        seq=int(row["seq_len"]),
-        batch=_batch(row),
-        dtype="fp16",
-        overlap_pp=layout.schedule != "1f1b",
+        "zero-bubble", seq=int(row["seq_len"]), batch=_batch(row), dtype="fp16", overlap_pp=layout.schedule != "1f1b"
     )
 
 

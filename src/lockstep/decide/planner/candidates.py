@@ -22,6 +22,8 @@ from lockstep.price.step import compose, step_time_s
 from lockstep.simulate.parallel.pipeline import code
 
 Mask = NDArray[np.bool_]
+Cuts = Sequence[Sequence[int]] | None
+"""Micro-batches that each of several jobs may have; all when None."""
 
 MAX_GRID = 400_000
 """Layouts in one grid, with those that share their rows: bounds the search's own memory."""
@@ -82,7 +84,7 @@ def candidates(job: Job, space: Space) -> Iterator[Candidates]:
     return (found for (found,) in candidates_of([job], space))
 
 
-def candidates_of(jobs: Sequence[Job], space: Space) -> Iterator[list[Candidates]]:
+def candidates_of(jobs: Sequence[Job], space: Space, cuts: Cuts = None) -> Iterator[list[Candidates]]:
     """The same for each of several jobs that differ in nothing but their batch; none may place layers by hand."""
     for stages in space.pp:
         rejected: list[Counter[str]] = [Counter() for _ in jobs]
@@ -90,6 +92,8 @@ def candidates_of(jobs: Sequence[Job], space: Space) -> Iterator[list[Candidates
         for part in space.parts(stages):
             grid = part.grid(stages, jobs[0].devices)
             valid: Mask = np.stack([_valid(counts, job, grid) for counts, job in zip(rejected, jobs, strict=True)])
+            if cuts is not None:
+                valid &= np.stack([np.isin(grid.micro_batch, own) for own in cuts])
             if part.split:
                 # What a device keeps of layers placed by hand is worked out for one layout at a time.
                 alone = [layout.grid() for layout in grid.layouts(np.flatnonzero(valid))]

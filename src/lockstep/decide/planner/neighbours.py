@@ -16,9 +16,9 @@ train more tokens altogether, are then planned as the question itself was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 from math import ceil, floor, gcd, inf
 from typing import TYPE_CHECKING
 
@@ -52,8 +52,8 @@ MOST_ODD = 15
 REUSE = 16
 """Micro-batches per replica whose common factors with the batch matter."""
 
-StepTime = Callable[[Job, Cluster], float]
-"""Seconds of the fastest layout in a part of the space; infinity where nothing fits."""
+StepTimes = Callable[[Sequence[Job], Cluster], Sequence[float]]
+"""Seconds of the fastest layout in a part of the space, of jobs that differ in their batch; infinity without one."""
 Planned = Callable[[Job, Cluster], "Estimate"]
 
 
@@ -128,7 +128,7 @@ def neighbours(
     best: Estimate | None,
     batch_frac: float,
     resizes: bool,
-    quick: StepTime,
+    quick: StepTimes,
     planned: Planned,
 ) -> tuple[Neighbour, ...]:
     """The neighbours of a question that are worth naming: a batch, a sequence length, numbers of devices.
@@ -184,28 +184,29 @@ def _worth(one: Neighbour) -> bool:
     return each >= WORTH_FRAC or (one.best.job.devices < one.asked.devices and more >= FASTER_FRAC)
 
 
-def _rate(job: Job, cluster: Cluster, quick: StepTime) -> float:
-    """Tokens per second, 0 where nothing fits or the question is none."""
-    try:
-        seconds = quick(job, cluster)
-    except (BadInput, Infeasible):
-        return 0.0
-    return 0.0 if seconds == inf else job.step_units / seconds
+def _rates(asked: Iterable[tuple[Job, Cluster]], quick: StepTimes) -> dict[tuple[Job, Cluster], float]:
+    """Tokens per second, 0 where there is no answer; what differs in its batch alone is looked at together."""
+    rates = dict[tuple[Job, Cluster], float]()
+    for _, alike in groupby(asked, key=lambda pair: (pair[0].devices, pair[0].recipe.seq)):
+        pairs = list(alike)
+        seconds = quick([job for job, _ in pairs], pairs[0][1])
+        rates |= {pair: pair[0].step_units / one_s for pair, one_s in zip(pairs, seconds, strict=True)}
+    return rates
 
 
-def _better(asked: Iterable[Job], cluster: Cluster, quick: StepTime, own: float) -> list[tuple[Job, Cluster]]:
+def _better(asked: Iterable[Job], cluster: Cluster, quick: StepTimes, own: float) -> list[tuple[Job, Cluster]]:
     """The question with the most tokens per second, where these are clearly more than `own`."""
-    rates = {job: _rate(job, cluster, quick) for job in asked}
-    best = max(rates, key=lambda job: rates[job], default=None)
-    return [(best, cluster)] if best is not None and rates[best] > (1 + WORTH_FRAC / 2) * own else []
+    rates = _rates(((job, cluster) for job in asked), quick)
+    best = max(rates, key=lambda pair: rates[pair], default=None)
+    return [best] if best is not None and rates[best] > (1 + WORTH_FRAC / 2) * own else []
 
 
 def _resized(
-    job: Job, cluster: Cluster, batch_frac: float, quick: StepTime, own: float
+    job: Job, cluster: Cluster, batch_frac: float, quick: StepTimes, own: float
 ) -> list[tuple[tuple[Job, Cluster], float]]:
     """Other numbers of whole nodes and their rates per device: fewer that train most before one more or one fewer."""
     unit = cluster.devices_per_unit(0)
-    rates = {pair: _rate(*pair, quick) for pair in _parts(job, cluster, batch_frac)}
+    rates = _rates(_parts(job, cluster, batch_frac), quick)
     each = {pair: rate / pair[0].devices for pair, rate in rates.items()}
     worth = (1 + WORTH_FRAC / 2) * own / job.devices
     fewer = [pair for pair in rates if pair[0].devices < job.devices and rates[pair]]

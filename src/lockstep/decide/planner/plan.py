@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import inf
 
-from lockstep.base.errors import Infeasible, Violation
+from lockstep.base.errors import BadInput, Infeasible, Violation
 from lockstep.base.types.progress import Progress
 from lockstep.base.units import format_frac, format_size
 from lockstep.decide.planner.alike import TOGETHER
@@ -19,7 +19,7 @@ from lockstep.decide.planner.neighbours import NEAR_FRAC, Neighbour, narrowed, n
 from lockstep.decide.planner.pins import FREE, Pins
 from lockstep.decide.planner.result import Plan
 from lockstep.decide.planner.robust import robust_among, robust_order
-from lockstep.decide.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Scored, Takes, search
+from lockstep.decide.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Scored, Takes, search, searches
 from lockstep.decide.planner.software import Software
 from lockstep.decide.planner.space import Space
 from lockstep.decide.planner.together import Together
@@ -111,12 +111,22 @@ class _Asked:
             raise self.software.nothing(job, found.refused.layout)
         return found
 
-    def quickly(self, job: Job, part: Cluster) -> float:
-        """Seconds of the fastest layout in a part of the space; infinity where nothing fits. Passes on a Ctrl-C."""
-        found = search(job, part, narrowed(self.space_of(job, part)), top=1, takes=self.takes_of(job))
-        if not found.complete:
-            raise KeyboardInterrupt
-        return next((one.step_time_s for one in found.best), inf)
+    def quickly(self, jobs: Sequence[Job], part: Cluster) -> list[float]:
+        """Seconds of the fastest layout in a part of the space (`neighbours.StepTimes`). Passes on a Ctrl-C."""
+        try:
+            spaces = [narrowed(self.space_of(job, part)) for job in jobs]
+            cuts = [space.micro_batch for space in spaces]
+            whole, *others = (replace(space, micro_batch=tuple(sorted(set().union(*cuts)))) for space in spaces)
+            if not others or (not whole.split and all(one == whole for one in others)):
+                takes = [self.takes_of(job) for job in jobs]
+                several = searches(jobs, part, whole, takes, top=1, cuts=cuts)
+                if not all(found.complete for found in several):
+                    raise KeyboardInterrupt
+                return [next((one.step_time_s for one in found.best), inf) for found in several]
+        except (BadInput, Infeasible):
+            if len(jobs) == 1:
+                return [inf]
+        return [self.quickly([job], part)[0] for job in jobs]
 
     def planned(self, job: Job, part: Cluster) -> Estimate:
         """The best layout by the same goal on all devices. Raises Infeasible, and passes on a Ctrl-C."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.progress import Progress
-from lockstep.decide.planner.candidates import Candidates, Mask, Sized, candidates, candidates_of
+from lockstep.decide.planner.candidates import Candidates, Cuts, Mask, Sized, candidates, candidates_of
 from lockstep.decide.planner.interval import Ends
 from lockstep.decide.planner.space import Space
 from lockstep.describe.hardware import Cluster
@@ -116,13 +116,13 @@ def search(
 
 
 def searches(
-    jobs: Sequence[Job], cluster: Cluster, space: Space, takes: Sequence[Takes | None], *, top: int = 5
+    jobs: Sequence[Job], cluster: Cluster, space: Space, takes: Sequence[Takes | None], top: int = 5, cuts: Cuts = None
 ) -> list[Findings]:
     """`search` of several jobs that differ in nothing but their batch, in one pass of the formulas.
 
-    No layers may be placed by hand in `space`.
+    No layers may be placed by hand in `space`; `cuts` are the micro-batches of it that each may have.
     """
-    return _searched(jobs, cluster, space, candidates_of(jobs, space), top, True, takes, None)
+    return _searched(jobs, cluster, space, candidates_of(jobs, space, cuts), top, True, takes, None)
 
 
 def _searched(
@@ -172,12 +172,8 @@ def _score(
         return
     seconds = sized.step_time_s(job, cluster)
     scores = _Scores(grid, np.flatnonzero(fits), seconds.reshape(-1), memory_B.reshape(-1), place)
-    _keep(
-        found,
-        scores if takes is None else _taken(found, scores, max(top, MOST_NEAR), takes),
-        top,
-        cluster.device.memory_B,
-    )
+    taken = scores if takes is None else _taken(found, scores, max(top, MOST_NEAR), takes)
+    _keep(found, taken, top, cluster.device.memory_B)
 
 
 def _nearer(known: Miss | None, grid: LayoutGrid, missed: Mask, memory_B: Floats) -> Miss:

@@ -80,7 +80,7 @@ class Call:
         return self.operation.name.removeprefix("aten.").partition(".")[0]
 
     @cached_property
-    def tensors(self) -> list[tuple[Shape, str]]:
+    def tensors(self) -> tuple[tuple[Shape, str], ...]:
         """Shapes and formats, read first."""
         return self.operation.tensors()
 
@@ -136,7 +136,7 @@ class Order:
         elif call.name in VIEWS | ORDERED:
             for shape in given:
                 self.turned.pop(shape, None)
-        return Call(operation, turned)
+        return Call(operation, turned) if turned else call
 
 
 def _apart(shape: Shape) -> bool:
@@ -145,10 +145,13 @@ def _apart(shape: Shape) -> bool:
 
 
 def call_works(operations: Iterable[Operation], clocks: Mapping[str, Clock]) -> Iterator[Work]:
-    """The work of each call of a step, in order; `clocks` by the format of products."""
-    order = Order()
+    """The work of each call of a step, in order, one for all that are alike; `clocks` by the format of products."""
+    order, known = Order(), dict[object, Work]()
     for one in operations:
-        yield _work(order.seen(one), clocks)
+        call = order.seen(one)
+        key = one.name, one.shapes, one.reads, one.flops, one.causal, one.phase, call.turned
+        known[key] = known.get(key) or _work(call, clocks)
+        yield known[key]
 
 
 def _work(call: Call, clocks: Mapping[str, Clock]) -> Work:

@@ -13,6 +13,7 @@ compiler that were measured on one H100 are from what is priced (`benchmarks/one
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from lockstep.describe.captured import Captured, Operation
 from lockstep.describe.hardware import Device
@@ -46,8 +47,11 @@ class Priced:
 
     def host_s(self, one: Operation, kernels: float) -> float:
         """Seconds that a call which launches so many kernels takes the host."""
-        call_s = CALL_FRAC * float(self.clock.launches_s[one.phase == "backward"])
-        return call_s + max(0.0, kernels - 1.0) * self.clock.device.efficiency.launch_s
+        return self._calls_s[one.phase == "backward"] + max(0.0, kernels - 1.0) * self.clock.device.efficiency.launch_s
+
+    @cached_property
+    def _calls_s(self) -> list[float]:
+        return [CALL_FRAC * float(launch_s) for launch_s in self.clock.launches_s]
 
 
 def priced_calls(captured: Captured, device: Device) -> Priced:
@@ -57,4 +61,5 @@ def priced_calls(captured: Captured, device: Device) -> Priced:
     clock = clocks["bf16"]
     both = zip(captured.operations, works, strict=True)
     factors = clock.factors_inside(sum((work for one, work in both if one.phase != "optimizer"), Work()))
-    return Priced([work.inside(factors) for work in works], sum(works, Work()).inside(factors), clock)
+    inside = {key: work.inside(factors) for key, work in {id(work): work for work in works}.items()}
+    return Priced([inside[id(work)] for work in works], sum(works, Work()).inside(factors), clock)

@@ -9,12 +9,7 @@ import numpy as np
 
 from lockstep.describe.workload import LayerKind
 from lockstep.price.kernels.clock import Clock
-from lockstep.price.kernels.layer import (
-    embedding_work,
-    head_work,
-    prediction_projection_work,
-    vocabulary_work,
-)
+from lockstep.price.kernels.layer import embedding_work, head_work, prediction_projection_work, vocabulary_work
 from lockstep.price.kernels.shard import Shard
 from lockstep.price.kernels.states import states_work
 from lockstep.price.layout import Job, LayoutGrid, layer_parameters

@@ -72,11 +72,7 @@ def deepspeed(found: Placed) -> str:
         document["activation_checkpointing"] = {"cpu_checkpointing": True}
     if layout.pp > 1:
         interval = 1 if layout.recompute == "full" else 0
-        document["pipeline"] = {
-            "stages": layout.pp,
-            "partition": "uniform",
-            "activation_checkpoint_interval": interval,
-        }
+        document["pipeline"] = {"stages": layout.pp, "partition": "uniform", "activation_checkpoint_interval": interval}
     return json.dumps(document, indent=2) + "\n"
 
 

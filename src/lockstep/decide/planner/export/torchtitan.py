@@ -67,10 +67,7 @@ def torchtitan(found: Placed) -> str:
     layout, recipe = found.layout, found.job.recipe
     named = flavor_of(found.job.model)
     sections: dict[str, dict[str, Value]] = {
-        "model": {
-            "name": named.model if named else found.job.model.name,
-            "flavor": named.flavor if named else UNNAMED,
-        },
+        "model": {"name": named.model if named else found.job.model.name, "flavor": named.flavor if named else UNNAMED},
         "training": training(found),
         "parallelism": parallelism(found),
         "activation_checkpoint": {"mode": layout.recompute},

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.parallel.pipeline.construct import held_s, neighbours, pass_seconds
-from lockstep.simulate.parallel.pipeline.passes import Key, Where, kind_of
-from lockstep.simulate.parallel.pipeline.schedule import Order, Pass, Schedule
+from lockstep.simulate.parallel.pipeline.passes import Where, kind_of
+from lockstep.simulate.parallel.pipeline.schedule import Order, Schedule
 from lockstep.simulate.parallel.pipeline.times import Times
 from lockstep.simulate.program import Program, longest_path
 
@@ -40,66 +41,66 @@ def spans_s(program: Program) -> tuple[Array, Array]:
 
 
 def order_spans_s(schedule: Schedule, order: Order, chunks: int, times: Times) -> tuple[Array, Array]:
-    """(first start, last end) of every device [devices], its passes one after another in this order."""
-    return _Replay(schedule, order, chunks, times).play()
+    """(first start, last end) of every device [devices], which goes on while the inputs of its next pass are there."""
+    lines, place, moved = _lines(schedule, order, chunks, times), [0] * len(order), True
+    first_s, free_s = [math.inf] * len(order), [0.0] * len(order)
+    while moved:
+        moved = False
+        for device, lane in enumerate(order):
+            before = at = place[device]
+            while at < len(lane):
+                step, i, chunk = lane[at]
+                found = lines[step, (device, chunk)].run(i, free_s[device])
+                if found is None:
+                    break
+                start_s, free_s[device] = found
+                first_s[device] = min(first_s[device], start_s)
+                at += 1
+            place[device], moved = at, moved or at > before
+    return np.array(first_s), np.array(free_s)
 
 
-class _Replay:
-    """One replay: every device goes on as long as the inputs of its next pass are there."""
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Passes of one kind of a chunk, and when those of each micro-batch are done."""
 
-    def __init__(self, schedule: Schedule, order: Order, chunks: int, times: Times) -> None:
-        stages = len(order)
-        self.order, self.hold_s = order, held_s(times, stages)
-        self.transfer_s = 0.0 if times.blocking else float(times.transfer_s)
-        self.seconds = {step: rows.tolist() for step, rows in pass_seconds(schedule, stages, chunks, times).items()}
-        self.neighbours = neighbours(schedule, stages, chunks)
-        self.ready_s: dict[Key, float] = {}
-        """When passes are done."""
-        self.there_s: dict[Key, float] = {}
-        """When inputs from other devices are there."""
-        self.lane_s: dict[tuple[str, Where], float] = defaultdict(float)
-        """When the messages of one kind that a chunk sends, which follow one another, are through."""
-        self.first_s, self.free_s = [math.inf] * stages, [0.0] * stages
+    seconds: float
+    hold_s: float
+    needs: tuple[dict[int, float], ...]
+    """When what they wait for is there."""
+    ready_s: dict[int, float]
+    there_s: dict[int, float] | None
+    """When another device has what they made; the last message, which the next one follows, at -1."""
+    transfer_s: float
 
-    def play(self) -> tuple[Array, Array]:
-        """(first start, last end) by device."""
-        place, moved = [0] * len(self.order), True
-        while moved:
-            moved = False
-            for device, lane in enumerate(self.order):
-                before = at = place[device]
-                while at < len(lane) and (input_s := self._input_s(device, lane[at])) is not None:
-                    self._run(device, lane[at], input_s)
-                    at += 1
-                place[device], moved = at, moved or at > before
-        return np.array(self.first_s), np.array(self.free_s)
+    def run(self, i: int, free_s: float) -> tuple[float, float] | None:
+        """(start, end) of a pass on a device that is free from then on; None while its inputs are unknown."""
+        start_s = free_s
+        for known in self.needs:
+            known_s = known.get(i)
+            if known_s is None:
+                return None
+            start_s = known_s if known_s > start_s else start_s
+        self.ready_s[i] = end_s = start_s + self.seconds + self.hold_s
+        if self.there_s is not None:
+            self.there_s[i] = self.there_s[-1] = max(end_s, self.there_s.get(-1, 0.0)) + self.transfer_s
+        return start_s, end_s
 
-    def _input_s(self, device: int, one: Pass) -> float | None:
-        """When a pass has its inputs; None while that is unknown."""
-        step, i, chunk = one
-        here = (device, chunk)
-        if step == "W":
-            return self.ready_s.get(("B", i, here))
-        source = self.neighbours[here][0 if step == "F" else 1]
-        own_s = 0.0 if step == "F" else self.ready_s.get(("F", i, here))
-        if source is None or own_s is None:
-            return own_s
-        known = self.ready_s if source[0] == device else self.there_s
-        other_s = known.get((kind_of(step), i, source))
-        return None if other_s is None else max(own_s, other_s)
 
-    def _run(self, device: int, one: Pass, input_s: float) -> None:
-        """Runs a pass, and sends what it made."""
-        step, i, chunk = one
-        here, kind = (device, chunk), kind_of(step)
-        start_s = max(self.free_s[device], input_s)
-        end_s = start_s + self.seconds[step][device][chunk] + (0.0 if step == "W" else self.hold_s)
-        self.first_s[device] = min(self.first_s[device], start_s)
-        self.free_s[device] = end_s
-        if step == "W":
-            return
-        self.ready_s[kind, i, here] = end_s
-        target = self.neighbours[here][1 if step == "F" else 0]
-        if target is not None and target[0] != device:
-            through_s = max(end_s, self.lane_s[kind, here]) + self.transfer_s
-            self.lane_s[kind, here] = self.there_s[kind, i, here] = through_s
+def _lines(schedule: Schedule, order: Order, chunks: int, times: Times) -> dict[tuple[str, Where], _Line]:
+    """The lines of a replay, by kind of pass and chunk."""
+    stages, lines, transfer_s = len(order), {}, 0.0 if times.blocking else float(times.transfer_s)
+    seconds, beside = pass_seconds(schedule, stages, chunks, times), neighbours(schedule, stages, chunks)
+    ready_s: dict[tuple[str, Where], dict[int, float]] = defaultdict(dict)
+    there_s: dict[tuple[str, Where], dict[int, float]] = defaultdict(dict)
+    for step, here in {(step, (device, chunk)) for device, lane in enumerate(order) for step, _, chunk in lane}:
+        kind, of_weights = kind_of(step), step == "W"
+        before, behind = (None, None) if of_weights else beside[here][:: 1 if step == "F" else -1]
+        needs = [] if step == "F" else [ready_s["B" if of_weights else "F", here]]
+        if before is not None:
+            needs.append((ready_s if before[0] == here[0] else there_s)[kind, before])
+        sent_s = there_s[kind, here] if behind is not None and behind[0] != here[0] else None
+        hold_s = 0.0 if of_weights else held_s(times, stages)
+        known = tuple(needs), ready_s[kind, here], sent_s, transfer_s
+        lines[step, here] = _Line(float(seconds[step][here]), hold_s, *known)
+    return lines
