@@ -12,7 +12,6 @@ of the name in the line before. A layer's lines are then those of every other la
 from __future__ import annotations
 
 import csv
-import functools
 import io
 import json
 import lzma
@@ -120,7 +119,7 @@ class Operation:
         return _tensors(self.shapes)
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 16)
 def _tensors(shapes: str) -> tuple[tuple[tuple[int, ...], str], ...]:
     parts = (one.partition(":") for one in shapes.split(";") if one)
     return tuple((tuple(int(size) for size in shape.split("x") if size), dtype) for shape, _, dtype in parts)
