@@ -56,6 +56,19 @@ class SwitchLike(Protocol):
         """Whether it hands a sum to one rank, which sends it back for everyone."""
         ...
 
+    @property
+    def piece_B(self) -> float:
+        """Least bytes of one rank's share of a segment."""
+        ...
+
+
+class RatesLike(Protocol):
+    """The rate of a link by collective, where what a rank copies itself takes time."""
+
+    def of(self, op: str) -> Number | None:
+        """Bytes per second of one collective; None for that of the link."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class PlainLink:
@@ -68,6 +81,8 @@ class PlainLink:
     """None for one that neither reduces nor copies."""
     start_s: float = 0.0
     """Before the first message of a collective."""
+    rates: RatesLike | None = None
+    """By collective, among as many ranks as the group has; None where all have the link's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +93,16 @@ class SwitchedLink:
     bandwidth_Bps: Number
     start_s: float
     to_owner: bool
+    piece_B: float = 0.0
+    """Least bytes of one rank's share of a segment of an all-reduce."""
+
+
+def used_by(op: str, link: LinkLike) -> LinkLike:
+    """The link at the rate that its ranks reach in one collective; itself where that is the link's."""
+    rate_Bps = link.rates.of(op) if isinstance(link, PlainLink) and link.rates is not None else None
+    if rate_Bps is None or not isinstance(link, PlainLink):
+        return link
+    return PlainLink(link.latency_s, rate_Bps, link.reduce_s_per_B, None, link.start_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A group of ranks: seconds of its collectives and messages, and the links that it shares with others.
 
 A group is a list of levels, innermost first: (ranks, latency_s, bandwidth_Bps of one rank, reduce_s_per_B, switch,
-start_s), where `ranks` says how many children of the level the group spans (`Cluster.group_levels`). Everything
+start_s, rates), where `ranks` says how many children of the level the group spans (`Cluster.group_levels`). Everything
 broadcasts.
 """
 
