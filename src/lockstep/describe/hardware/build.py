@@ -260,7 +260,6 @@ class Builder:
 
 def _switch(entry: LinkEntry) -> Switch | None:
     """The switch behind a link, if it reduces."""
-    found = entry.switch
-    if found is None:
+    if (found := entry.switch) is None:
         return None
     return Switch(found.latency, found.achieved, found.start, found.sums_to == "owner", found.piece)

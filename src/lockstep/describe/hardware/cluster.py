@@ -152,7 +152,7 @@ class Cluster(Brief):
         links = [self.link_per_device(level) for level in range(len(self.levels))]
         rates_Bps = [self._group_Bps(level, children) for level in range(len(links))]
         return [
-            (here, it.latency_s, own_Bps, it.reduce_s_per_B, it.switch, it.start_s, it.rates(here, own_Bps))
+            (here, it.latency_s, own_Bps, it.reduce_s_per_B, it.switch, it.start_s, it.rates_among(here, own_Bps))
             for here, it, own_Bps in zip(children, links, rates_Bps, strict=True)
         ]
 

@@ -118,12 +118,12 @@ class Link:
         """Bytes per second that large messages reach."""
         return self.bandwidth_Bps * self.achieved_frac
 
-    def rates(self, ranks: Whole, rank_Bps: Number) -> Rates | None:
+    def rates_among(self, ranks: Whole, rank_Bps: Number) -> Rates | None:
         """What collectives among so many ranks reach of a rank's `rank_Bps`; None where copies hide. Broadcasts.
 
-        Of S bytes a ring sends n - 1 messages of S/n (2 (n - 1) in an all-reduce), and then the same threads copy one
-        such part (NCCL, src/device/all_reduce.h, `runRing`: the last primitive receives without sending). In an
-        all-to-all a rank copies the part S/n that it keeps (sendrecv.h). So the copy lengthens every message alike.
+        After n - 1 messages of S/n (2 (n - 1) in an all-reduce) the threads of a ring copy one such part (NCCL,
+        src/device/all_reduce.h, `runRing`: the last primitive only receives); in an all-to-all a rank copies the part
+        that it keeps (sendrecv.h). The copy lengthens every message alike.
         """
         if self.copy_Bps is None and self.kept_Bps is None:
             return None

@@ -34,40 +34,29 @@ class LinkLike(Protocol):
 
 
 class SwitchLike(Protocol):
-    """What the switch behind a link does in collectives (`collectives.switching`)."""
+    """A switch behind a link (`collectives.switching`): seconds per message and before the first, share of the link's
+    rate (may be above 1), whether a sum goes to one rank for everyone, least bytes of a rank's share of a segment."""
 
     @property
-    def latency_s(self) -> float:
-        """Seconds per message through it."""
-        ...
+    def latency_s(self) -> float: ...
 
     @property
-    def achieved_frac(self) -> float:
-        """Of the rate of its link, what collectives in it reach; may be more than 1."""
-        ...
+    def achieved_frac(self) -> float: ...
 
     @property
-    def start_s(self) -> float:
-        """Seconds before the first message."""
-        ...
+    def start_s(self) -> float: ...
 
     @property
-    def to_owner(self) -> bool:
-        """Whether it hands a sum to one rank, which sends it back for everyone."""
-        ...
+    def to_owner(self) -> bool: ...
 
     @property
-    def piece_B(self) -> float:
-        """Least bytes of one rank's share of a segment."""
-        ...
+    def piece_B(self) -> float: ...
 
 
 class RatesLike(Protocol):
-    """The rate of a link by collective, where what a rank copies itself takes time."""
+    """The rate of a link by collective, where what a rank copies itself takes time; None for that of the link."""
 
-    def of(self, op: str) -> Number | None:
-        """Bytes per second of one collective; None for that of the link."""
-        ...
+    def of(self, op: str) -> Number | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +83,6 @@ class SwitchedLink:
     start_s: float
     to_owner: bool
     piece_B: float = 0.0
-    """Least bytes of one rank's share of a segment of an all-reduce."""
 
 
 def used_by(op: str, link: LinkLike) -> LinkLike:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -48,10 +49,7 @@ def best_on_levels(op: str, levels: Levels, size_B: Number, algorithms: Sequence
 
 def best_on_levels_time_s(op: str, levels: Levels, size_B: Number, algorithms: Sequence[str] | None = None) -> Number:
     """Seconds of the fastest way, elementwise: the cheap path for search."""
-    times = list(times_on_levels(op, levels, size_B, algorithms).values())
-    fastest = times[0]
-    for time_s in times[1:]:
-        fastest = np.minimum(fastest, time_s)
+    fastest: Number = reduce(np.minimum, times_on_levels(op, levels, size_B, algorithms).values())
     return fastest
 
 
@@ -75,7 +73,8 @@ def program_on_levels(op: str, levels: Levels, size_B: float, way: str) -> tuple
     if way == "ring":
         sharing = ring.sharing(sizes)
         return program, Hierarchy(sizes, tuple(links), sharing, reductions=len(ring.channels(sizes)))
-    return program, Hierarchy(sizes, tuple(links), (1,) * len(sizes))
+    carrying = hierarchical.carrying(op, sizes, links) if _way(op, way) is hierarchical.WAY else links
+    return program, Hierarchy(sizes, tuple(carrying), (1,) * len(sizes))
 
 
 def _read(op: str, levels: Levels, way: str) -> tuple[list[Number], list[LinkLike]]:
