@@ -174,7 +174,7 @@ MACHINES = {
     "gb200:72": (72, "nvlink5-rack"),
     "a100-pcie-40gb:2": (2, "pcie4"),
     "rtx-5090:6": (6, "pcie5"),
-    "l40s:8": (8, "pcie4"),
+    "l40s:8": (8, "pcie4-no-peer"),
     "h200-nvl:4": (4, "nvlink4-direct"),
     "gb300:72": (72, "nvlink5-rack"),
     "trainium2:16": (16, "neuronlink3"),

@@ -67,5 +67,6 @@ def _level(level: Level, bandwidth: float, latency: float) -> Level:
             start_s=link.start_s * latency,
             reduce_s_per_B=link.reduce_s_per_B * latency,
             copy_Bps=link.copy_Bps / latency if link.copy_Bps and latency else None,
+            kept_Bps=link.kept_Bps / latency if link.kept_Bps and latency else None,
         ),
     )

@@ -100,6 +100,7 @@ class Builder:
             "reduce_s_per_B": ("reduce_bandwidth", entry.reduce_bandwidth),
             "start_s": ("start", entry.start if "start" in given else None),
             "copy_Bps": ("copy_bandwidth", entry.copy_bandwidth),
+            "kept_Bps": ("kept_bandwidth", entry.kept_bandwidth),
         }
         sources = self._sources(numbers, path, entry.source)
         if "achieved" not in given:
@@ -121,13 +122,14 @@ class Builder:
             reduce_s_per_B=1.0 / entry.reduce_bandwidth if entry.reduce_bandwidth else 0.0,
             start_s=entry.start,
             copy_Bps=entry.copy_bandwidth,
+            kept_Bps=entry.kept_bandwidth,
             switch=_switch(entry),
             provenance=sources,
         )
 
     def _switch_sources(self, entry: SwitchEntry | None, path: Path) -> dict[str, Source]:
         """The sources of what a switch that reduces does."""
-        names = ("latency", "achieved", "start") if entry is not None else ()
+        names = ("latency", "achieved", "start", "piece") if entry is not None else ()
         given = [name for name in names if entry is not None and name in entry.model_fields_set]
         return {f"switch.{name}": self.source_of((*path, "switch", name), None) for name in given}
 
@@ -212,12 +214,11 @@ class Builder:
         for index, entry in enumerate(entries):
             here: Path = (*path, "levels", index)
             link = self._link_of(entry.link, entry.name, here)
-            levels.append(Level(entry.name, entry.size, link, entry.links, entry.links_per_group))
+            levels.append(Level(entry.name, entry.size, link, entry.links, entry.links_per_group, entry.crowding))
             sources[f"levels.{entry.name}.size"] = self.source_of((*here, "size"), None)
-            if "links" in entry.model_fields_set:
-                sources[f"levels.{entry.name}.links_per_child"] = self.source_of((*here, "links"), None)
-            if "links_per_group" in entry.model_fields_set:
-                sources[f"levels.{entry.name}.links_per_group"] = self.source_of((*here, "links_per_group"), None)
+            fields = {"links": "links_per_child", "links_per_group": "links_per_group", "crowding": "crowding"}
+            for word in (word for word in fields if word in entry.model_fields_set):
+                sources[f"levels.{entry.name}.{fields[word]}"] = self.source_of((*here, word), None)
         return tuple(levels), sources
 
     def _device_of(self, reference: str | DeviceEntry | None, path: Path) -> Device:
@@ -259,7 +260,6 @@ class Builder:
 
 def _switch(entry: LinkEntry) -> Switch | None:
     """The switch behind a link, if it reduces."""
-    found = entry.switch
-    if found is None:
+    if (found := entry.switch) is None:
         return None
-    return Switch(found.latency, found.achieved, found.start, found.sums_to == "owner")
+    return Switch(found.latency, found.achieved, found.start, found.sums_to == "owner", found.piece)

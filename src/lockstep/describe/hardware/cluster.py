@@ -26,10 +26,10 @@ from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.units import format_bandwidth, format_flops, format_size
 from lockstep.describe.hardware.device import Device
-from lockstep.describe.hardware.link import Host, Link, Switch
+from lockstep.describe.hardware.link import Host, Link, Rates, Switch
 from lockstep.describe.hardware.source import Provenance, Source, check_positive
 
-GroupLevel: TypeAlias = tuple[Whole, float, Number, float, Switch | None, float]
+GroupLevel: TypeAlias = tuple[Whole, float, Number, float, Switch | None, float, Rates | None]
 """What `Cluster.group_levels` gives for each level."""
 HOST_STREAM_FRAC = 0.45
 """Share of the memory's datasheet rate that an update on the host reaches: 2.57 s for Adam on 10B parameters, 30 bytes
@@ -51,6 +51,9 @@ class Level:
     links_per_child: int = 1
     links_per_group: int | None = None
     """Links of a child that one collective uses, however many of its ranks sit there; None uses their share of all."""
+    crowding: float = 0.0
+    """How n children that talk at once disturb one another: each has (2/n)^crowding of its rate. 0 where each has a way
+    of its own, 1 where all share one; more where a shared one gets slower by it."""
 
     def __post_init__(self) -> None:
         for name in ("size", "links_per_child", "links_per_group"):
@@ -58,6 +61,12 @@ class Level:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise BadInput(f"level {self.name}: {name} must be a whole number of at least 1, got {number!r}")
+        if self.crowding != 0:
+            check_positive(f"level {self.name}", crowding=self.crowding)
+
+    def uncrowded_frac(self, children: Whole) -> Number:
+        """Of its rate, what each of so many children has when all talk at once; broadcasts."""
+        return (2 / np.maximum(children, 2)) ** self.crowding if self.crowding else 1.0
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -136,26 +145,21 @@ class Cluster(Brief):
         )
 
     def group_levels(self, children: Sequence[Whole]) -> list[GroupLevel]:
-        """(children, latency_s, bandwidth_Bps of one rank, reduce_s_per_B, switch, start_s) per level, innermost first.
+        """(children, latency_s, Bps of one rank, reduce_s_per_B, switch, start_s, rates) per level, innermost first.
 
         `children[i]`: how many children of level i a group of ranks spans, when all groups of its kind talk at once.
         """
         links = [self.link_per_device(level) for level in range(len(self.levels))]
+        rates_Bps = [self._group_Bps(level, children) for level in range(len(links))]
         return [
-            (
-                spanned,
-                link.latency_s,
-                1 / (1 / self._group_Bps(level, children) + link.copy_s_per_B(spanned)),
-                link.reduce_s_per_B,
-                link.switch,
-                link.start_s,
-            )
-            for level, (spanned, link) in enumerate(zip(children, links, strict=True))
+            (here, it.latency_s, own_Bps, it.reduce_s_per_B, it.switch, it.start_s, it.rates_among(here, own_Bps))
+            for here, it, own_Bps in zip(children, links, rates_Bps, strict=True)
         ]
 
     def _group_Bps(self, level: int, children: Sequence[Whole]) -> Number:
         """Bytes per second of one rank of a group at a level."""
-        share_Bps, here = self.bandwidth_per_device_Bps(level), self.levels[level]
+        here = self.levels[level]
+        share_Bps = self.bandwidth_per_device_Bps(level) * here.uncrowded_frac(children[level])
         if here.links_per_group is None:
             return share_Bps
         members = math.prod(children[:level])

@@ -34,16 +34,33 @@ class Switch:
     to_owner: bool = True
     """Whether it hands a sum to the rank that owns it, which sends it back for everyone (NVLink SHARP); otherwise it
     sends the sum to everyone itself (SHARP of InfiniBand)."""
+    piece_B: float = 0.0
+    """Least bytes of one rank's share of a segment: a library's buffers are no finer. 0 where any are."""
 
     def __post_init__(self) -> None:
         check_positive("switch", achieved_frac=self.achieved_frac)
-        for name, number in (("latency_s", self.latency_s), ("start_s", self.start_s)):
-            if number != 0:
-                check_positive("switch", **{name: number})
+        for name in ("latency_s", "start_s", "piece_B"):
+            if getattr(self, name) != 0:
+                check_positive("switch", **{name: getattr(self, name)})
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Bytes per second of one rank of a group, by collective, where what it copies itself takes time; broadcasts."""
+
+    all_reduce_Bps: Number
+    gather_Bps: Number
+    """Of all-gather and of reduce-scatter."""
+    all_to_all_Bps: Number
+
+    def of(self, op: str) -> Number | None:
+        """The rate of one collective; None for those whose copies are not known."""
+        known = {"all-reduce": self.all_reduce_Bps, "all-to-all": self.all_to_all_Bps}
+        return self.gather_Bps if op in ("all-gather", "reduce-scatter") else known.get(op)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +84,8 @@ class Link:
     """Seconds before the first message of a collective: launch, and ranks that wait for one another."""
     copy_Bps: float | None = None
     """Rate at which a rank copies the last chunk of a collective out of the library's buffer; None hides this copy."""
+    kept_Bps: float | None = None
+    """Rate at which a rank copies the part of an all-to-all that it keeps; None hides this copy."""
     switch: Switch | None = None
     """How collectives go through a switch that reduces; None where it cannot, or is not used so."""
     provenance: Provenance = field(default_factory=dict, hash=False)
@@ -79,7 +98,8 @@ class Link:
         for name in ("latency_s", "reduce_s_per_B", "start_s"):
             if getattr(self, name) != 0:
                 check_positive(owner, **{name: getattr(self, name)})
-        check_positive(owner, lowest_frac=self.lowest_frac, highest_frac=self.highest_frac, copy_Bps=self.copy_Bps)
+        check_positive(owner, lowest_frac=self.lowest_frac, highest_frac=self.highest_frac)
+        check_positive(owner, copy_Bps=self.copy_Bps, kept_Bps=self.kept_Bps)
 
     @property
     def range_frac(self) -> tuple[float, float]:
@@ -98,15 +118,22 @@ class Link:
         """Bytes per second that large messages reach."""
         return self.bandwidth_Bps * self.achieved_frac
 
-    def copy_s_per_B(self, ranks: Whole) -> Number:
-        """Seconds per byte that the last copy adds to each message of a ring among so many ranks; broadcasts.
+    def rates_among(self, ranks: Whole, rank_Bps: Number) -> Rates | None:
+        """What collectives among so many ranks reach of a rank's `rank_Bps`; None where copies hide. Broadcasts.
 
-        An all-reduce of S bytes is 2 (n - 1) messages of S/n and one copy of as much, by the same threads (NCCL,
-        src/device/all_reduce.h, `runRing`: the last of 2 n - 1 primitives receives without sending).
+        After n - 1 messages of S/n (2 (n - 1) in an all-reduce) the threads of a ring copy one such part (NCCL,
+        src/device/all_reduce.h, `runRing`: the last primitive only receives); in an all-to-all a rank copies the part
+        that it keeps (sendrecv.h). The copy lengthens every message alike.
         """
-        if self.copy_Bps is None:
-            return 0.0
-        return 1 / (2 * (np.maximum(ranks, 2) - 1) * self.copy_Bps)
+        if self.copy_Bps is None and self.kept_Bps is None:
+            return None
+        message_s_per_B, others = 1 / rank_Bps, np.maximum(ranks, 2) - 1
+        copy_s_per_B, kept_s_per_B = (1 / rate / others if rate else 0.0 for rate in (self.copy_Bps, self.kept_Bps))
+        return Rates(
+            1 / (message_s_per_B + copy_s_per_B / 2),
+            1 / (message_s_per_B + copy_s_per_B),
+            1 / (message_s_per_B + kept_s_per_B),
+        )
 
     def effective(self) -> Link:
         """The same link with its achieved rate as its bandwidth: what the cost formulas take."""

@@ -154,6 +154,8 @@ class SwitchEntry(Strict):
     """Time before the first message of a collective."""
     sums_to: Literal["owner", "everyone"] = "owner"
     """Whom the switch sends a sum: the rank that owns it, which multicasts it, or everyone."""
+    piece: Size = 0.0
+    """Least bytes of one rank's share of what is in the switch at a time."""
 
 
 class LinkEntry(Strict):
@@ -171,6 +173,8 @@ class LinkEntry(Strict):
     """Time before the first message of a collective."""
     copy_bandwidth: Bandwidth | None = None
     """At which a rank copies a collective's last chunk out of the library's buffer, beside nothing."""
+    kept_bandwidth: Bandwidth | None = None
+    """At which a rank copies the part of an all-to-all that it keeps, beside nothing."""
     switch: SwitchEntry | None = None
     """Absent where no switch reduces, or it is not used."""
     measured: Date | None = None
@@ -192,6 +196,7 @@ class LevelEntry(Strict):
     link: LinkReference
     links: Count = 1
     links_per_group: Count | None = None
+    crowding: float = 0.0
 
 
 class HostEntry(Strict):

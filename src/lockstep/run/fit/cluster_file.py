@@ -139,11 +139,12 @@ def with_fitted_link(base: Cluster, index: int, fitted: LinkFit) -> Cluster:
     points, level = fitted.points, base.levels[index]
     share = link_rate_Bps(fitted, base, index) / level.link.bandwidth_Bps
     measured = Source("measured", _source(fitted, level, share * level.link.bandwidth_Bps), points.date or "")
-    # The latency that was found holds a start and a last copy, if the link has them.
-    kept = {name: source for name, source in level.link.provenance.items() if name not in ("start_s", "copy_Bps")}
+    # The latency that was found holds a start and the rank's own copies, if the link has them.
+    inside = ("start_s", "copy_Bps", "kept_Bps")
+    kept = {name: source for name, source in level.link.provenance.items() if name not in inside}
     found = replace(
         level.link.reaching(share), name=f"{level.link.name}-measured", latency_s=fitted.latency_s, start_s=0.0,
-        copy_Bps=None, provenance={**kept, "latency_s": measured, "achieved_frac": measured},
+        copy_Bps=None, kept_Bps=None, provenance={**kept, "latency_s": measured, "achieved_frac": measured},
     )  # fmt: skip
     return replace(base, levels=tuple(replace(one, link=found) if one is level else one for one in base.levels))
 
@@ -175,6 +176,7 @@ def _inside(base: Cluster, link_names: Sequence[str]) -> list[str]:
     for one, link_name in zip(base.levels, link_names, strict=True):
         number = f", links: {one.links_per_child}" if one.links_per_child != 1 else ""
         number += f", links_per_group: {one.links_per_group}" if one.links_per_group else ""
+        number += f", crowding: {one.crowding:.17g}" if one.crowding else ""
         words = f"name: {json.dumps(one.name)}, size: {one.size}, link: {json.dumps(link_name)}{number}"
         lines.append(f"    - {{{words}}}")
     if base.host is not None:
@@ -197,8 +199,8 @@ def _kept(link: Link) -> list[str]:
         lines.append(f"    reduce_bandwidth: {1 / link.reduce_s_per_B:.17g} B/s")
     if link.start_s > 0:
         lines.append(f"    start: {link.start_s:.17g} s")
-    if link.copy_Bps is not None:
-        lines.append(f"    copy_bandwidth: {link.copy_Bps:.17g} B/s")
+    for word, rate_Bps in (("copy", link.copy_Bps), ("kept", link.kept_Bps)):
+        lines += [] if rate_Bps is None else [f"    {word}_bandwidth: {rate_Bps:.17g} B/s"]
     if link.switch is not None:
         lines.append(f"    switch: {{{_switch(link.switch)}}}")
     known = link.provenance.get("latency_s")
@@ -209,6 +211,7 @@ def _kept(link: Link) -> list[str]:
 
 def _switch(switch: Switch) -> str:
     words = f"latency: {switch.latency_s:.17g} s, achieved: {switch.achieved_frac:.17g}, start: {switch.start_s:.17g} s"
+    words += f", piece: {switch.piece_B:.17g} B" if switch.piece_B else ""
     return f"{words}, sums_to: {'owner' if switch.to_owner else 'everyone'}"
 
 

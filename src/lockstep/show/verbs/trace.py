@@ -238,6 +238,7 @@ def _collective(
     op: str, *, ranks: Quantity | None = None, size: Size | None = None, algorithm: str | None = None, **link: Any
 ) -> "Timeline":
     from lockstep.simulate.collectives import best, get, ops
+    from lockstep.simulate.collectives.cost import used_by
     from lockstep.simulate.collectives.levels import WAYS
     from lockstep.simulate.play import simulate
 
@@ -257,7 +258,7 @@ def _collective(
         chosen.price(network.ranks, size_B, network.link)
         _check_size(float(chosen.operations(network.ranks, size_B, network.link)))
         program = chosen.program(network.ranks, size_B, network.link)
-    return simulate(program, network.cluster if network.node_ranks else network.link)
+    return simulate(program, network.cluster if network.node_ranks else used_by(op, network.link))
 
 
 def _on_levels(op: str, levels: "Levels", size_B: float, way: str | None) -> "Timeline":

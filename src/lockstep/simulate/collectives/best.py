@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 
@@ -30,11 +30,9 @@ def best_time_s(
     op: str, ranks: Number, size_B: Number, link: LinkLike, algorithms: Sequence[str] | None = None
 ) -> Number:
     """Seconds of the fastest algorithm, elementwise; `algorithms` restricts the choice. The cheap path for search."""
-    chosen = _chosen(op, link, algorithms)
-    time_s = chosen[0].price_time_s(ranks, size_B, link)
-    for algorithm in chosen[1:]:
-        time_s = np.minimum(time_s, algorithm.price_time_s(ranks, size_B, link))
-    return time_s
+    times = (algorithm.price_time_s(ranks, size_B, link) for algorithm in _chosen(op, link, algorithms))
+    fastest: Number = reduce(np.minimum, times)
+    return fastest
 
 
 def best(

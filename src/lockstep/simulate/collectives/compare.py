@@ -11,7 +11,7 @@ from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.progress import Progress
 from lockstep.simulate.collectives.best import usable
 from lockstep.simulate.collectives.bounds import bus_bandwidth_Bps
-from lockstep.simulate.collectives.cost import LinkLike
+from lockstep.simulate.collectives.cost import LinkLike, used_by
 from lockstep.simulate.collectives.levels import (
     WAYS,
     Levels,
@@ -141,7 +141,7 @@ def _row(
     cost = algorithm.price(ranks, size_B, link, element_B)
     simulated_s = None
     if simulate is not None and float(algorithm.work(ranks, size_B, link, element_B)) <= MOST_OPERATIONS:
-        simulated_s = float(simulate(algorithm.program(ranks, size_B, link, element_B), link))
+        simulated_s = float(simulate(algorithm.program(ranks, size_B, link, element_B), used_by(op, link)))
     return Row(
         algorithm=name,
         simulated_s=simulated_s,

@@ -34,27 +34,29 @@ class LinkLike(Protocol):
 
 
 class SwitchLike(Protocol):
-    """What the switch behind a link does in collectives (`collectives.switching`)."""
+    """A switch behind a link (`collectives.switching`): seconds per message and before the first, share of the link's
+    rate (may be above 1), whether a sum goes to one rank for everyone, least bytes of a rank's share of a segment."""
 
     @property
-    def latency_s(self) -> float:
-        """Seconds per message through it."""
-        ...
+    def latency_s(self) -> float: ...
 
     @property
-    def achieved_frac(self) -> float:
-        """Of the rate of its link, what collectives in it reach; may be more than 1."""
-        ...
+    def achieved_frac(self) -> float: ...
 
     @property
-    def start_s(self) -> float:
-        """Seconds before the first message."""
-        ...
+    def start_s(self) -> float: ...
 
     @property
-    def to_owner(self) -> bool:
-        """Whether it hands a sum to one rank, which sends it back for everyone."""
-        ...
+    def to_owner(self) -> bool: ...
+
+    @property
+    def piece_B(self) -> float: ...
+
+
+class RatesLike(Protocol):
+    """The rate of a link by collective, where what a rank copies itself takes time; None for that of the link."""
+
+    def of(self, op: str) -> Number | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class PlainLink:
     """None for one that neither reduces nor copies."""
     start_s: float = 0.0
     """Before the first message of a collective."""
+    rates: RatesLike | None = None
+    """By collective, among as many ranks as the group has; None where all have the link's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,15 @@ class SwitchedLink:
     bandwidth_Bps: Number
     start_s: float
     to_owner: bool
+    piece_B: float = 0.0
+
+
+def used_by(op: str, link: LinkLike) -> LinkLike:
+    """The link at the rate that its ranks reach in one collective; itself where that is the link's."""
+    rate_Bps = link.rates.of(op) if isinstance(link, PlainLink) and link.rates is not None else None
+    if rate_Bps is None or not isinstance(link, PlainLink):
+        return link
+    return PlainLink(link.latency_s, rate_Bps, link.reduce_s_per_B, None, link.start_s)
 
 
 @dataclass(frozen=True, slots=True)

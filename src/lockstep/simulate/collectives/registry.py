@@ -26,6 +26,7 @@ from lockstep.simulate.collectives.cost import (
     SwitchLike,
     Terms,
     as_float,
+    used_by,
 )
 from lockstep.simulate.collectives.op import OPS, op_of
 from lockstep.simulate.collectives.rounds import Rounds, everyone
@@ -98,10 +99,9 @@ class Algorithm:
         """The link as this algorithm uses it: in its switch where that reduces, if the link says what it can do."""
         switch: SwitchLike | None = getattr(link, "switch", None) if self.in_switch else None
         if switch is None:
-            return link
-        return SwitchedLink(
-            switch.latency_s, link.bandwidth_Bps * switch.achieved_frac, switch.start_s, switch.to_owner
-        )
+            return used_by(self.op, link)
+        rate_Bps = link.bandwidth_Bps * switch.achieved_frac
+        return SwitchedLink(switch.latency_s, rate_Bps, switch.start_s, switch.to_owner, switch.piece_B)
 
     def price(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object) -> Cost:
         """Cost of the collective; broadcasts over ranks, size and link.

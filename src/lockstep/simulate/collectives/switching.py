@@ -46,6 +46,12 @@ def most_segments(size_B: Number, split: Split) -> Number:
     return MAX_SEGMENTS if split.element_B == 0.0 else np.clip(split.elements(size_B), 1, MAX_SEGMENTS)
 
 
+def most_pieces(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Number:
+    """As many, of which every rank's share has the link's least bytes."""
+    most, piece_B = most_segments(size_B, split), getattr(link, "piece_B", 0.0)
+    return most if piece_B == 0.0 else np.maximum(1.0, np.minimum(most, np.floor(size_B / (ranks * piece_B))))
+
+
 def least(per_segment_s: Number, divided_s: Number, most: Number) -> Number:
     """The whole m of 1 .. `most` with the least  m per_segment_s + divided_s / m.
 

@@ -1,7 +1,7 @@
 """A group of ranks: seconds of its collectives and messages, and the links that it shares with others.
 
 A group is a list of levels, innermost first: (ranks, latency_s, bandwidth_Bps of one rank, reduce_s_per_B, switch,
-start_s), where `ranks` says how many children of the level the group spans (`Cluster.group_levels`). Everything
+start_s, rates), where `ranks` says how many children of the level the group spans (`Cluster.group_levels`). Everything
 broadcasts.
 """
 
@@ -15,19 +15,15 @@ from functools import reduce
 import numpy as np
 
 from lockstep.base.types.arrays import Number, Truth, Whole
-from lockstep.simulate.collectives import LinkLike, PlainLink, SwitchLike, best_on_levels_time_s, get, times_on_levels
+from lockstep.simulate.collectives import LinkLike, PlainLink, best_on_levels_time_s, get, times_on_levels
 from lockstep.simulate.collectives.levels import Levels as Levels
 
 
 def on_link(ranks: Whole, link: LinkLike) -> Levels:
     """The group of ranks that share one link."""
     gamma, start_s = (getattr(link, name, 0.0) for name in ("reduce_s_per_B", "start_s"))
-    return ((ranks, link.latency_s, link.bandwidth_Bps, gamma, _switch(link), start_s),)
-
-
-def _switch(link: LinkLike) -> SwitchLike | None:
-    found: SwitchLike | None = getattr(link, "switch", None)
-    return found
+    switch, rates = (getattr(link, name, None) for name in ("switch", "rates"))
+    return ((ranks, link.latency_s, link.bandwidth_Bps, gamma, switch, start_s, rates),)
 
 
 def collective_s(op: str, group: Levels, size_B: Number, algorithm: str = "") -> Number:

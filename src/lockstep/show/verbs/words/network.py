@@ -44,7 +44,7 @@ class Network:
     cluster: Cluster | None = None
 
     levels: "Levels" = ()
-    """(ranks, latency_s, bandwidth_Bps, reduce_s_per_B, switch, start_s) of the cluster's levels that they span."""
+    """The `Cluster.group_levels` that they span."""
 
     @property
     def group(self) -> "Levels":

@@ -5,7 +5,8 @@
     time = start + (m + 1) (alpha + s beta)                           to everyone (InfiniBand)
     s = S/m, o = s/n;  with many segments  S (1 + 1/n) beta  and  S beta
 n ranks, S bytes of buffer. Half of the bytes of a ring, so the bus bandwidth may be up to 2 (n - 1)/(n + 1) times the
-rate at which bytes cross the link. Without `segments` the best whole number is taken. Legs and order: `switching`.
+rate at which bytes cross the link. Without `segments` the best whole number is taken, of which none is shorter than
+n pieces of the library's buffers. Legs and order: `switching`.
 
 Source: Klenk et al., ISCA 2020, section 4; NVLink SHARP as in NCCL `src/device/all_reduce.h` (NVLS); SHARP as in Graham
 et al., COM-HPC 2016.
@@ -28,7 +29,7 @@ def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments
     """The requested number of segments, or the best."""
     owner = switching.to_owner(link)
     sent_s, alpha_s = size_B / np.asarray(link.bandwidth_Bps, np.float64), np.asarray(link.latency_s, np.float64)
-    most = switching.most_segments(size_B, split)
+    most = switching.most_pieces(ranks, size_B, link, split)
     if owner:
         many = switching.least(2 * alpha_s, sent_s * (2 - 1 / np.asarray(ranks)), most)
     else:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.types.arrays import Array, Number
-from lockstep.simulate.collectives.cost import PlainLink
+from lockstep.simulate.collectives.cost import LinkLike, PlainLink, used_by
 from lockstep.simulate.collectives.levels import direct, hierarchical, regrouped, ring
 from lockstep.simulate.collectives.levels.hierarchy import Hierarchy, Levels, Sent, Way
 from lockstep.simulate.collectives.registry import check_work
@@ -48,10 +49,7 @@ def best_on_levels(op: str, levels: Levels, size_B: Number, algorithms: Sequence
 
 def best_on_levels_time_s(op: str, levels: Levels, size_B: Number, algorithms: Sequence[str] | None = None) -> Number:
     """Seconds of the fastest way, elementwise: the cheap path for search."""
-    times = list(times_on_levels(op, levels, size_B, algorithms).values())
-    fastest = times[0]
-    for time_s in times[1:]:
-        fastest = np.minimum(fastest, time_s)
+    fastest: Number = reduce(np.minimum, times_on_levels(op, levels, size_B, algorithms).values())
     return fastest
 
 
@@ -60,8 +58,7 @@ def times_on_levels(
 ) -> dict[str, Number]:
     """Seconds of every way across the levels. Raises UnknownName for a collective or way that does not exist."""
     chosen = tuple(_ways(op)) if algorithms is None else tuple(algorithms)
-    ranks, links = _read(levels)
-    return {name: _way(op, name).price(op, ranks, links, size_B) for name in chosen}
+    return {name: _way(op, name).price(op, *_read(op, levels, name), size_B) for name in chosen}
 
 
 def program_on_levels(op: str, levels: Levels, size_B: float, way: str) -> tuple[Program, Hierarchy]:
@@ -69,31 +66,36 @@ def program_on_levels(op: str, levels: Levels, size_B: float, way: str) -> tuple
 
     Raises UnknownName, and BadInput for more operations than are simulated.
     """
-    ranks, links = _read(levels)
+    ranks, links = _read(op, levels, way)
     sizes = tuple(int(size) for size in ranks)
     check_work(f"{op} {way}", math.prod(sizes), _way(op, way).work(op, sizes, links, size_B))
     program = _way(op, way).program(op, sizes, links, size_B)
     if way == "ring":
         sharing = ring.sharing(sizes)
         return program, Hierarchy(sizes, tuple(links), sharing, reductions=len(ring.channels(sizes)))
-    return program, Hierarchy(sizes, tuple(links), (1,) * len(sizes))
+    carrying = hierarchical.carrying(op, sizes, links) if _way(op, way) is hierarchical.WAY else links
+    return program, Hierarchy(sizes, tuple(carrying), (1,) * len(sizes))
 
 
-def _read(levels: Levels) -> tuple[list[Number], list[PlainLink]]:
+def _read(op: str, levels: Levels, way: str) -> tuple[list[Number], list[LinkLike]]:
+    """Ranks and link of every level; phases read off the link themselves what their own collective reaches."""
     if not levels:
         raise BadInput("levels is empty: give (ranks, latency_s, bandwidth_Bps) for at least one level", "levels")
-    return [level[0] for level in levels], [PlainLink(*level[1:]) for level in levels]
+    links: list[LinkLike] = [PlainLink(*level[1:]) for level in levels]
+    if _way(op, way) is not hierarchical.WAY:
+        links = [used_by(op, link) for link in links]
+    return [level[0] for level in levels], links
 
 
 def work_on_levels(op: str, levels: Levels, size_B: float, way: str) -> float:
     """Forecast of the program of one way: its operations, with what its rounds cost as operations."""
-    ranks, links = _read(levels)
+    ranks, links = _read(op, levels, way)
     return _way(op, way).work(op, tuple(int(size) for size in ranks), links, size_B)
 
 
 def sent_on_levels(op: str, levels: Levels, size_B: float, way: str) -> Sent:
     """Latencies in series of one way, and messages and bytes of all ranks over every level, by closed forms."""
-    ranks, links = _read(levels)
+    ranks, links = _read(op, levels, way)
     return _way(op, way).count(op, tuple(int(size) for size in ranks), links, size_B)
 
 

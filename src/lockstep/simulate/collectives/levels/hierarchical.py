@@ -21,7 +21,7 @@ import numpy as np
 from lockstep.base.types.arrays import Array, Number
 from lockstep.base.types.plain import Json
 from lockstep.simulate.collectives.best import best, best_time_s
-from lockstep.simulate.collectives.cost import Counts, LinkLike
+from lockstep.simulate.collectives.cost import Counts, LinkLike, used_by
 from lockstep.simulate.collectives.levels.hierarchy import Sent, Way, product
 from lockstep.simulate.collectives.registry import Algorithm, get, own_algorithms
 from lockstep.simulate.collectives.rounds import Rounds, cut
@@ -118,6 +118,14 @@ def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: fl
         algorithm.begin(rounds, members, links[level])
         algorithm.write(rounds, members, starts[level, first], stops[level, first], **choices)
     return rounds.build()
+
+
+def carrying(op: str, sizes: Sequence[int], links: Sequence[LinkLike]) -> list[LinkLike]:
+    """The link of every level at the rate that the messages of its phases reach, by twos the same in an all-reduce."""
+    found = list(links)
+    for phase, level in phases(op, _levels(op, sizes, links)):
+        found[level] = used_by(phase, links[level])
+    return found
 
 
 def _called(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lockstep.simulate.program import Program
 
 Levels: TypeAlias = Sequence[tuple[Any, ...]]
-"""(ranks, latency_s, bandwidth_Bps[, reduce_s_per_B[, switch[, start_s]]]) per level, innermost first."""
+"""(ranks, latency_s, bandwidth_Bps[, reduce_s_per_B[, switch[, start_s[, rates]]]]) per level, innermost first."""
 Price: TypeAlias = Callable[[str, Sequence[Number], Sequence[LinkLike], Number], Number]
 """(op, ranks per level, link per level, size_B) -> seconds."""
 Work: TypeAlias = Callable[[str, Sequence[int], Sequence[LinkLike], float], float]
