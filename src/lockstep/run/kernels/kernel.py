@@ -198,7 +198,7 @@ class Curve:
         for name, value in self.efficiency.to_dict().items():
             if name == "devices":
                 lines.append(f"devices = [{', '.join(_quoted(device) for device in value)}]")
-            elif name not in ("name", "attention", "power"):
+            elif name not in ("name", "attention", "power", "same_chip", "like"):
                 lines.append(f"{name} = {_quoted(value) if isinstance(value, str) else f'{value:.4g}'}")
         return "\n".join(lines) + "\n"
 
