@@ -78,7 +78,8 @@ def test_sharded_experts_gather_rows_and_scatter_results() -> None:
         price_step(job, CLUSTER, Layout(tp=2, sequence_parallel=True, dp=16, ep=2, etp=etp).grid()) for etp in (2, 1)
     )
     link, rows = CLUSTER.link_per_device(0), 4096 / 2 * 2
-    each_s = link.start_s + link.latency_s + rows * 4096 * 2.0 / link.bandwidth_Bps
+    assert link.copy_Bps
+    each_s = link.start_s + link.latency_s + rows * 4096 * 2.0 * (1 / link.bandwidth_Bps + 1 / link.copy_Bps)
     passes = 32 * 128 / 16
     assert float(one.ep_comm_s - other.ep_comm_s) == pytest.approx(passes * 4 * each_s, rel=1e-6)
     assert float(one.tp_comm_s) == float(other.tp_comm_s)
@@ -95,7 +96,9 @@ def test_routed_experts_need_no_round_of_the_dense_block() -> None:
         alike = Job(replace(job.transformer, experts=experts), bare, job.devices)
         found = float(price_step(alike, CLUSTER, layout).tp_comm_s)
         link, hidden = CLUSTER.link_per_device(0), job.transformer.hidden
-        each_s = 2 * (link.start_s + link.latency_s + 4096 * hidden * 2.0 / 2 / link.bandwidth_Bps)
+        assert link.copy_Bps
+        part_s = 4096 * hidden * 2.0 / 2 * (1 / link.bandwidth_Bps + 1 / link.copy_Bps)
+        each_s = 2 * (link.start_s + link.latency_s + part_s)
         passes = job.layers * 128 / 16 * 2
         assert found == pytest.approx(passes * rounds * each_s, rel=1e-6)
 
@@ -123,7 +126,8 @@ def test_unsharded_experts_over_context_ranks_stay_in_the_node() -> None:
     check(inside, job)
     found = price_step(job, CLUSTER, inside.grid())
     link, size_B = CLUSTER.link_per_device(0), 4096 / 8 * 2 * 4096 * 2.0
-    each_s = link.start_s + 7 * link.latency_s + size_B * 7 / 8 / link.bandwidth_Bps
+    assert link.kept_Bps
+    each_s = link.start_s + 7 * link.latency_s + size_B / 8 * (7 / link.bandwidth_Bps + 1 / link.kept_Bps)
     assert float(found.ep_comm_s) == pytest.approx(32 * 32 * 4 * each_s, rel=1e-6)
 
 

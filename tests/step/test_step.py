@@ -131,7 +131,8 @@ def _faster(link: Link, factor: float) -> Link:
         link.switch, latency_s=link.switch.latency_s / factor, start_s=link.switch.start_s / factor
     )
     times = {name: getattr(link, name) / factor for name in ("latency_s", "start_s")}
-    return replace(link, **times, bandwidth_Bps=link.bandwidth_Bps * factor, switch=switch)
+    copies = {name: rate and rate * factor for name in ("copy_Bps", "kept_Bps") for rate in (getattr(link, name),)}
+    return replace(link, **times, **copies, bandwidth_Bps=link.bandwidth_Bps * factor, switch=switch)
 
 
 @settings(max_examples=drawn(50))
