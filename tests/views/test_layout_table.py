@@ -44,7 +44,7 @@ def read_back(lines: list[str]) -> tuple[list[str], list[dict[str, str]]]:
     """Titles, and by title the cells of every row with what is the same in all rows."""
     shared: dict[str, str] = {}
     if lines[0].startswith("  all with "):
-        shared = dict(one.rsplit(" ", 1) for one in lines.pop(0).removeprefix("  all with ").split(", "))
+        shared = dict(one.split(" ", 1) for one in lines.pop(0).removeprefix("  all with ").split(", "))
     titles = lines[0].split()
     rows = []
     for line in lines[1:]:
