@@ -1,8 +1,9 @@
-"""Which ranks divide optimizer states: ZeRO from stage 1 on, and DeepSpeed's optimizer for bf16 at every stage."""
+"""Which ranks divide optimizer states: ZeRO from stage 1 on, and DeepSpeed's pipeline engine in bf16 at every stage."""
 
 import numpy as np
 import pytest
 
+from lockstep.decide.planner.estimate import estimate
 from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import model
 from lockstep.price.layout import Job, Layout, Recipe, memory
@@ -20,14 +21,23 @@ def optimizer_B(stack: str, dtype: str, zero: int) -> float:
     return float(np.asarray(memory(job(stack, dtype), MACHINE, layout.grid()).optimizer_B).item())
 
 
-@pytest.mark.parametrize("stack", ["deepspeed", "megatron-deepspeed"])
-def test_deepspeed_divides_states_in_bf16_at_stage_0(stack: str) -> None:
-    assert optimizer_B(stack, "bf16", 0) == optimizer_B(stack, "bf16", 1)
-    assert optimizer_B(stack, "fp16", 0) == pytest.approx(8 * optimizer_B(stack, "fp16", 1), rel=1e-6)
+def test_the_pipeline_engine_of_deepspeed_divides_states_in_bf16_at_stage_0() -> None:
+    assert optimizer_B("megatron-deepspeed", "bf16", 0) == optimizer_B("megatron-deepspeed", "bf16", 1)
 
 
-def test_other_software_keeps_states_whole_at_stage_0() -> None:
-    assert optimizer_B("megatron-te", "bf16", 0) == pytest.approx(8 * optimizer_B("megatron-te", "bf16", 1), rel=1e-6)
+@pytest.mark.parametrize(
+    ("stack", "dtype"), [("megatron-deepspeed", "fp16"), ("deepspeed", "bf16"), ("megatron-te", "bf16")]
+)
+def test_states_are_whole_at_stage_0_otherwise(stack: str, dtype: str) -> None:
+    assert optimizer_B(stack, dtype, 0) == pytest.approx(8 * optimizer_B(stack, dtype, 1), rel=1e-6)
+
+
+def test_the_answer_says_so() -> None:
+    said = {
+        zero: estimate(job("megatron-deepspeed", "bf16"), MACHINE, Layout(dp=8, zero=zero)).assumptions()
+        for zero in (0, 1)
+    }
+    assert [any("at ZeRO 0 as at ZeRO 1" in line for line in said[zero]) for zero in (0, 1)] == [True, False]
 
 
 def test_both_stages_of_it_send_as_much() -> None:

@@ -72,5 +72,5 @@ def test_what_fits_only_at_a_greater_risk_is_named() -> None:
     asked = {"batch": 8, "seq": 4096, "micro_batch": 1, "zero": 3, "recompute": "none", "tp": 1, "pp": 1}
     best = lockstep.plan("llama2-13b", "dgx-a100-40gb:1", **asked).best
     assert float(best.memory.out_of_memory_frac) > 0.01
-    with pytest.raises(Infeasible, match="that the risk leaves of"):
+    with pytest.raises(Infeasible, match="that --oom-risk leaves of"):
         lockstep.plan("llama2-13b", "dgx-a100-40gb:1", **asked, oom_risk=0.01)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fit_scripts import fit_script
-from lockstep.decide.planner.doubts import FEW, RANKS, Doubts, device_doubts, doubts_on, footing, known_doubts
+from lockstep.decide.planner.doubts import FEW, RANKS, Doubts, doubts_on, footing, known_doubts
 from lockstep.decide.planner.estimate import estimate
 from lockstep.decide.planner.support import steps_on
 from lockstep.describe.hardware import Cluster, cluster, device, devices
@@ -53,7 +53,7 @@ def test_a_calibrated_cluster_is_not_doubted() -> None:
     machine = cluster("dgx-b300:1")
     paced = replace(machine, device=machine.device.paced(1.1, 0.03, "steps on it", "2026-11-30"))
     assert doubts("llama3-8b", machine).names == ("kernels",)
-    assert doubts("llama3-8b", paced) == device_doubts(paced.device) == Doubts()
+    assert doubts("llama3-8b", paced) == doubts_on(paced.device) == Doubts()
 
 
 def test_doubts_add_in_quadrature_and_to_each_end_their_own() -> None:
@@ -93,8 +93,8 @@ def test_a_curve_of_ones_own_is_as_wide_as_it_states() -> None:
     own = replace(known, name="mine", efficiency=replace(known.efficiency, name="mine", typical_error_frac=0.05))
     assert footing(own) == "stated"
     narrow, wide = (
-        device_doubts(own),
-        device_doubts(replace(own, efficiency=replace(own.efficiency, typical_error_frac=0.1))),
+        doubts_on(own),
+        doubts_on(replace(own, efficiency=replace(own.efficiency, typical_error_frac=0.1))),
     )
     assert (wide.below, wide.above) == pytest.approx((2 * narrow.below, 2 * narrow.above))
     assert narrow.above == pytest.approx(0.05 * 1.645)

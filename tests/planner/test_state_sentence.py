@@ -47,7 +47,7 @@ def test_bytes_per_parameter_in_the_sentence_match_the_table(name: str) -> None:
             if what == "gradients" and not size_B and each:
                 assert "no gradients are held then" in memory.when
                 continue
-            divided = zero or (what == "o" and stack(name).switches.get("sharding") == "deepspeed")
+            divided = zero or (what == "o" and stack(name).habits.divided_bf16_states)
             shares = (1, DEVICES) if divided else (1,)
             least = each * elems / shares[-1]
             assert least * (1 - SHOWN) <= size_B <= each * elems * (1 + SHOWN)

@@ -28,7 +28,7 @@ def test_curves_like_b200_equal_the_fit(name: str) -> None:
     check(name, script.like_b200(name))
 
 
-@pytest.mark.parametrize("name", ["l40s", "mi300x", "mi355x"])
+@pytest.mark.parametrize("name", ["l40s", "mi300x", "mi325x", "mi355x", "mi350x"])
 def test_curves_of_own_kernels_equal_the_fit(name: str) -> None:
     check(name, getattr(script, name)())
 

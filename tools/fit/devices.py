@@ -152,11 +152,34 @@ def best_frac(accelerator: str) -> float:
     return rates[accelerator] * 1e12 / peak / sustained()
 
 
-def mi300x(name: str = "mi300x") -> dict[str, float]:
-    """Constants of MI300X, or MI325X: one best product in bf16, AITER's products by blocks in fp8."""
-    found, slower = device(name), sustained()
-    narrow, factor = line(found, "fp8", {at: slower * s for at, s in tuned(MI300X, "fp8_block128").items()})
-    return _constants({"bf16": (best_frac(f"AMD {name.upper()}"), factor), "fp8": (narrow, factor)})
+def mi300x() -> dict[str, float]:
+    """Constants of MI300X: one best product in bf16, AITER's products by blocks in fp8."""
+    narrow, factor = line(
+        device("mi300x"), "fp8", {at: sustained() * s for at, s in tuned(MI300X, "fp8_block128").items()}
+    )
+    return _constants({"bf16": (best_frac("AMD MI300X"), factor), "fp8": (narrow, factor)})
+
+
+def faster(name: str, other: str, times: float) -> dict[str, float]:
+    """Constants of a device whose products run at so many times the rates of another's, with the same chip."""
+    found, base = device(name), device(other)
+    peaks = found.peak("bf16") / base.peak("bf16")
+    memory = found.memory_bandwidth_Bps / base.memory_bandwidth_Bps
+    most_frac = base.efficiency.matmul_max_frac * times / peaks
+    factor = base.efficiency.matmul_bytes_factor * memory / times
+    return {"matmul_max_frac": float(f"{most_frac:.3g}"), "matmul_bytes_factor": float(f"{factor:.3g}")}
+
+
+def mi325x() -> dict[str, float]:
+    """Constants of MI325X: as much faster than MI300X as its best product."""
+    rates = [best_frac(f"AMD {name}") * device(name.lower()).peak("bf16") for name in ("MI325X", "MI300X")]
+    return faster("mi325x", "mi300x", rates[0] / rates[1])
+
+
+def mi350x() -> dict[str, float]:
+    """Constants of MI350X: MI355X's, by the root of their limits of power."""
+    limits_W = [device(name).tdp_W or 1.0 for name in ("mi350x", "mi355x")]
+    return faster("mi350x", "mi355x", float(np.sqrt(limits_W[0] / limits_W[1])))
 
 
 def main() -> None:
@@ -164,8 +187,8 @@ def main() -> None:
     print(f"sustained: {sustained():.3f}")
     for name in LIKE_B200:
         print(name, like_b200(name))
-    for name, constants in (("l40s", l40s()), ("mi300x", mi300x()), ("mi325x", mi300x("mi325x")), ("mi355x", mi355x())):
-        print(name, constants)
+    for found in (l40s, mi300x, mi325x, mi355x, mi350x):
+        print(found.__name__, found())
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from lockstep.price.layout import (
     Recipe,
     busiest_rank_frac,
     choices_of,
+    divides_states,
     mean_states_B,
     sharing_in,
     state_bytes,
@@ -357,6 +358,8 @@ def _memory(job: Job, layout: Layout) -> Iterator[str]:
             used = "used wide" if recipe.restores else "used as they are"
             yield f"matrices of blocks are stored in {recipe.base}, {recipe.base_B:.3g} B each, and {used}"
         return
+    if layout.zero == 0 and np.any(divides_states(recipe, layout.grid())):
+        yield f"{recipe.software.name} divides optimizer states in bf16 at ZeRO 0 as at ZeRO 1"
     each = state_bytes(recipe, layout.grid(), mean_states_B(job))
     states = f"{float(each.parameter_B):g} parameter + {float(each.gradient_B):g} gradient"
     states += f" + {float(each.optimizer_B):g} {recipe.optimizer}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from lockstep.decide.planner.comparison import STEPS, Side
-from lockstep.decide.planner.doubts import device_doubts
+from lockstep.decide.planner.doubts import doubts_on
 from lockstep.decide.planner.interval import Ends, spread_on
 from lockstep.describe.captured import Captured, Operation
 from lockstep.describe.hardware import Cluster
@@ -67,7 +67,7 @@ def captured_ends(captured: Captured, cluster: Cluster, priced: Priced, time: St
         step_s if one is cluster or not time.communication_s else captured_time(captured, one, priced).step_time_s
         for one in cluster.links_range
     )
-    return Ends(step_s, slow_s, fast_s, max(0.0, host_s) / step_s, device_doubts(cluster.device))
+    return Ends(step_s, slow_s, fast_s, max(0.0, host_s) / step_s, doubts_on(cluster.device))
 
 
 def _kernels_s(captured: Captured, priced: Priced) -> dict[str, float]:

@@ -58,16 +58,11 @@ def known_doubts() -> Json:
     return table
 
 
-def doubts_on(device: Device, dtype: str, ranks: int, experts: bool) -> Doubts:
+def doubts_on(device: Device, dtype: str = "bf16", ranks: int = 1, experts: bool = False) -> Doubts:
     """Doubts about a step in `dtype` on so many devices; none where the device was calibrated to steps on itself."""
     if device.efficiency.kind == CALIBRATED:
         return UNDOUBTED
     return _together([*_of_device(device), *_of_run(dtype, ranks, experts)])
-
-
-def device_doubts(device: Device) -> Doubts:
-    """Doubts about any step on a device."""
-    return UNDOUBTED if device.efficiency.kind == CALIBRATED else _together([*_of_device(device)])
 
 
 def _together(found: list[tuple[str, float]]) -> Doubts:

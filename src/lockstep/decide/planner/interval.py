@@ -5,11 +5,11 @@
 
 t predicted seconds; t_slow and t_fast the same with every link at the least and the most that it may reach
 (`Link.range_frac`; a link that was measured has no range); h share of the step that is time of software on the host,
-which adds h (F - 1) where it turns out F times as long, and saves f h where plain kernels are launched faster; D what
-is doubted of the answer beyond that (`doubts.py`). The three
-constants are quantiles of what published steps of programs took beside what is predicted for programs to which nothing
-was fitted (`interval.toml`), so that they hold software, kernels and measured links together. Steps come out longer
-than predicted far more often than shorter. On a cluster that was calibrated (`lockstep calibrate`) both ends are
+which adds h (F - 1) where it turns out F times as long, and saves f h where plain kernels are launched faster, f being
+FASTER_HOST_FRAC; D what less evidence adds (`doubts.py`). The three constants, below, above and above_per_host, are
+quantiles of what published steps of programs took beside what is predicted for programs to which nothing was fitted
+(`interval.toml`), so that they hold software, kernels and measured links together. Steps come out longer than
+predicted far more often than shorter. On a cluster that was calibrated (`lockstep calibrate`) both ends are
 quantiles of a normal law with the error left.
 """
 

@@ -226,7 +226,7 @@ def _nothing_fits(job: Job, cluster: Cluster, found: Findings) -> Infeasible:
             violations,
         )
     capacity_B, share = cluster.device.memory_B, found.space.memory_frac
-    left_of = "" if share == 1 else f" that the risk leaves of {format_size(capacity_B)}"
+    left_of = "" if share == 1 else f" that --oom-risk leaves of {format_size(capacity_B)}"
     capacity_B = share * capacity_B
     violations = [
         Violation(MEMORY, miss.memory_B - capacity_B, capacity_B),

@@ -57,6 +57,9 @@ class Habits:
     closed_epochs: bool = False
     """Every epoch ends with a step of the micro-batches that are left, and generation drops prompts that do not fill
     one (the Trainer of transformers, and TRL's on it)."""
+    divided_bf16_states: bool = False
+    """In bf16 optimizer states are divided among ranks at ZeRO 0 too (DeepSpeed's pipeline engine takes BF16_Optimizer:
+    deepspeed 0.19.3, runtime/engine.py, _do_optimizer_sanity_check, and runtime/bf16_optimizer.py)."""
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
     narrow_gathers: bool = False

@@ -56,6 +56,7 @@ from lockstep.price.layout.routing import choices_of as choices_of
 from lockstep.price.layout.routing import group_tokens as group_tokens
 from lockstep.price.layout.rules import RULES as RULES
 from lockstep.price.layout.rules import divisors as divisors
+from lockstep.price.layout.sharing import divides_states as divides_states
 from lockstep.price.layout.sharing import gradients_leave as gradients_leave
 from lockstep.price.layout.sharing import sharing_of as sharing_of
 from lockstep.price.layout.trained import copied_elems as copied_elems

@@ -22,14 +22,11 @@ def sharing_of(recipe: Recipe, grid: LayoutGrid) -> Sharing:
 
 
 def divides_states(recipe: Recipe, grid: LayoutGrid) -> Truth:
-    """Where optimizer states are divided among ranks: from ZeRO 1 on, and at 0 in bf16 by DeepSpeed too.
+    """Where optimizer states are divided among ranks: from ZeRO 1 on, and at 0 by software that does so in bf16.
 
-    There it takes BF16_Optimizer, as gradients are summed in fp32: each rank updates its part of the fp32 copy and
-    gathers the others' (deepspeed 0.16, runtime/engine.py, _do_optimizer_sanity_check, and
-    runtime/bf16_optimizer.py). Of Lucie-7B on 8 to 128 A100, nine of ten pairs of steps at stages 0 and 1 took the same
-    within 9 %.
+    Of Lucie-7B on 8 to 128 A100, nine of ten pairs of steps at stages 0 and 1 took the same within 9 %.
     """
-    found: Truth = (grid.zero >= 1) | (recipe.sharding == "deepspeed" and recipe.dtype == "bf16")
+    found: Truth = (grid.zero >= 1) | (recipe.habits.divided_bf16_states and recipe.dtype == "bf16")
     return found
 
 

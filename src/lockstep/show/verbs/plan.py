@@ -106,6 +106,7 @@ def plan(
 
     path = None if out is None else writable_yaml(out, "--out")
     asked = _read(model, cluster, software, dict(words))
+    asked = replace(asked, pins=_risking(asked.pins, oom_risk))
     in_tokens = words.get("batch_tokens") is not None
     data: Json = {"tokens": tokens, "samples": samples, "epochs": epochs, "lengths": lengths, "packing": packing}
     first = next(iter(asked.recipes.values()))
@@ -121,7 +122,7 @@ def plan(
     }
     if wanted["top"] > MAX_TOP:
         raise BadInput(f"must be at most {MAX_TOP}, got {wanted['top']}", "--top")
-    wanted |= {"pins": _risking(asked.pins, oom_risk), "software": asked.software}
+    wanted |= {"pins": asked.pins, "software": asked.software}
     try:
         found = best_of(asked.recipes, lambda recipe: find_plan(asked.model, asked.cluster, recipe, **wanted))
     except Infeasible as error:
