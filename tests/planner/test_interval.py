@@ -17,7 +17,8 @@ from lockstep.decide.planner.search import MOST_NEAR, NEAR_FRAC, Scored
 from lockstep.decide.planner.together import Together
 from lockstep.describe.hardware import Cluster, cluster
 from lockstep.describe.workload import model
-from lockstep.price.layout import MEMORY_ERROR_FRAC, Job, Layout, Recipe, is_safe, stack
+from lockstep.price.layout import Job, Layout, Recipe, is_safe, stack
+from lockstep.price.layout.risk import SAFE_USED_FRAC
 
 LLAMA = model("llama3-8b")
 
@@ -155,7 +156,7 @@ def test_among_equals_the_simpler_layout_is_chosen() -> None:
 
 def test_a_layout_that_may_not_fit_comes_after_those_that_will() -> None:
     machine, asked = cluster("dgx-h100:1"), job(8)
-    full_B = machine.device.memory_B / (1 + MEMORY_ERROR_FRAC / 2)
+    full_B = machine.device.memory_B * (1 + SAFE_USED_FRAC) / 2
     tight, safe = Scored(1.0, full_B, (0, 0, 0), Layout(dp=8)), Scored(1.1, 1.0, (0, 0, 1), Layout(dp=4, tp=2))
     ends = Together(asked, machine, [tight.layout, safe.layout]).ends
     assert robust_order(machine, [tight, safe], ends) == [safe, tight]
@@ -178,7 +179,7 @@ def test_the_robust_choice_never_barely_fits_where_a_safe_one_is_a_tenth_slower(
 ) -> None:
     plan = lockstep.plan(model, machine, **words)
     capacity_B, fastest = plan.cluster.device.memory_B, plan.findings.best[0]
-    safe = plan.findings.fastest_within(capacity_B / (1 + MEMORY_ERROR_FRAC))
+    safe = plan.findings.fastest_within(SAFE_USED_FRAC * capacity_B)
     if safe is not None and safe.step_time_s <= (1 + SAFE_FRAC) * fastest.step_time_s:
         assert is_safe(float(plan.best.memory.total_B), capacity_B)
     else:

@@ -55,8 +55,9 @@ the same devices: its measured time over the least measured time, minus 1; and t
 *Questions* are jobs with at least three layouts. The last column leaves out rows that contradict another one: between
 two micro-batches of one layout a device would compute at more than its peak (check/validation/contradictions.py). Of
 the layouts that ran, {fits} fit in memory here (of at most 32 rows of each table). Of {ran_out.runs} runs that are
-recorded to have run out of memory, {ran_out.accepted} would fit, and {ran_out.tight} barely: what is predicted to fill
-more than 94 % of a device is said to be tight, and no plan takes it where another is as fast (`Memory.tight`).
+recorded to have run out of memory, {ran_out.accepted} would fit, and {ran_out.tight} barely: what runs
+out of memory in more than one of ten cases is said to be tight, and no plan takes it where another is nearly as fast
+(`Memory.tight`).
 
 | table | questions | fastest: mean | largest | robust: mean | largest | fastest, consistent rows: mean |
 |---|---|---|---|---|---|---|

@@ -1,9 +1,9 @@
 """`trainable`: of every family of models the largest that a machine trains, by each method, and what the next needs.
 
-A model is trained where a layout has memory to spare by MEMORY_ERROR_FRAC (`layout.is_safe`); the fastest of these is
-the one shown. Models are asked from the largest down, so every larger one of a family has been refused: by its states
-alone, or with every layout of the space. Of the next larger one the layout with least memory is asked again with
-changes, each alone, then one after another.
+A model is trained where a layout is safe (`layout.is_safe`); the fastest of these is the one shown. Models are asked
+from the largest down, so every larger one of a family has been refused: by its states alone, or with every layout of
+the space. Of the next larger one the layout with least memory is asked again with changes, each alone, then one after
+another.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lockstep.decide.planner.trainable import Fit, Larger, Method, Row, Trainabl
 from lockstep.describe.hardware import Cluster, machines
 from lockstep.describe.workload import Transformer, families
 from lockstep.price.layout import (
-    MEMORY_ERROR_FRAC,
     OFFLOAD,
+    SAFE_USED_FRAC,
     Job,
     Layout,
     Memory,
@@ -190,7 +190,7 @@ class _Asked:
         if asked.parameters * NARROWEST_B > self.capacity_B * self.devices and PARAMETERS not in self.pins.offload:
             return ()
         held = memory(asked.job, self.cluster, layout.grid())
-        excess_B = float(held.total_B) - self.capacity_B / (1 + MEMORY_ERROR_FRAC)
+        excess_B = float(held.total_B) - SAFE_USED_FRAC * self.capacity_B
         changes = [(one.most_B(held), one) for one in _changes(asked.job, layout)]
         if sum(saved_B for saved_B, _ in changes) < excess_B:
             return ()

@@ -1,6 +1,6 @@
 """`robust_order`: among layouts that are nearly fastest, the one that loses least when things go badly.
 
-    safe     layouts whose memory would fit if it were MEMORY_ERROR_FRAC more than predicted
+    safe     layouts that run out of memory with a probability of at most 10 % (`risk.is_safe`)
     near     safe layouts at most 3 % slower than the fastest safe one (`Findings.near_safe`), where that is at most
              SAFE_FRAC slower than the fastest of all; else all layouts at most 3 % slower than the fastest
     badly    with every link at the least it may reach, and software and kernels at the upper end of what those of

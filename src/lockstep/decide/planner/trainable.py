@@ -12,7 +12,8 @@ from lockstep.base.types.shown import Shown
 from lockstep.decide.planner.uncounted import ALWAYS
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import Transformer
-from lockstep.price.layout import MEMORY_ERROR_FRAC, Layout, Recipe
+from lockstep.price.layout import Layout, Recipe
+from lockstep.price.layout.risk import SAFE_RISK_FRAC
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +128,9 @@ class Trainable(Shown):
         return any(row.fit is not None for row in self.rows)
 
     @property
-    def margin_frac(self) -> float:
-        """Of the predicted memory, what must be left."""
-        return MEMORY_ERROR_FRAC
+    def most_risk_frac(self) -> float:
+        """Probability of running out of memory up to which a model fits."""
+        return SAFE_RISK_FRAC
 
     def of(self, method: Method) -> list[Row]:
         """The rows of one method, the largest model first, those without a model last."""
@@ -143,7 +144,7 @@ class Trainable(Shown):
             "cluster": self.cluster.name,
             "gpus": self.cluster.num_devices,
             "capacity_B": self.cluster.device.memory_B,
-            "margin_frac": self.margin_frac,
+            "most_risk_frac": self.most_risk_frac,
             "stack": first.software.name,
             "seq": first.seq,
             "batch": first.batch,

@@ -37,10 +37,8 @@ from lockstep.price.layout.layout import grids_of as grids_of
 from lockstep.price.layout.layout import host_capacity_B as host_capacity_B
 from lockstep.price.layout.layout import stack as stack
 from lockstep.price.layout.memory import FRAMEWORK_B as FRAMEWORK_B
-from lockstep.price.layout.memory import MEMORY_ERROR_FRAC as MEMORY_ERROR_FRAC
 from lockstep.price.layout.memory import SLACK_FRAC as SLACK_FRAC
 from lockstep.price.layout.memory import Memory as Memory
-from lockstep.price.layout.memory import is_safe as is_safe
 from lockstep.price.layout.memory import memory as memory
 from lockstep.price.layout.memory import paged_out_B as paged_out_B
 from lockstep.price.layout.memory import peak_B as peak_B
@@ -49,6 +47,8 @@ from lockstep.price.layout.memory import state_bytes as state_bytes
 from lockstep.price.layout.optimizers import OPTIMIZERS as OPTIMIZERS
 from lockstep.price.layout.optimizers import Optimizer as Optimizer
 from lockstep.price.layout.recipe import Recipe as Recipe
+from lockstep.price.layout.risk import SAFE_USED_FRAC as SAFE_USED_FRAC
+from lockstep.price.layout.risk import is_safe as is_safe
 from lockstep.price.layout.risk import most_used_frac as most_used_frac
 from lockstep.price.layout.risk import out_of_memory_frac as out_of_memory_frac
 from lockstep.price.layout.routing import busiest_rank_frac as busiest_rank_frac

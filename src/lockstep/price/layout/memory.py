@@ -49,7 +49,7 @@ from lockstep.price.layout.kept import activations_B, piece
 from lockstep.price.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, LayoutGrid, host_capacity_B
 from lockstep.price.layout.moments import casts, gradients_made, updating_B
 from lockstep.price.layout.recipe import Recipe
-from lockstep.price.layout.risk import out_of_memory_frac
+from lockstep.price.layout.risk import is_safe, out_of_memory_frac
 from lockstep.price.layout.sharing import gradients_pass, in_buckets, sharing_of, sums_whole, widened
 from lockstep.price.layout.trained import buffers_B, copied_elems, frozen_B, restored_B, trained_parameters
 from lockstep.simulate.parallel.data.local import OUTER_STATE_B
@@ -59,9 +59,6 @@ FRAMEWORK_B = 1.5e9
 SLACK_FRAC = 0.05
 """What the allocator holds beyond what is in use: assumed. Megatron-LM's logs of 2021 show up to 0.25, expandable
 segments in today's PyTorch a few percent."""
-MEMORY_ERROR_FRAC = 0.06
-"""By which nine of ten published peaks of Megatron at most exceed the predicted ones (`validate`: 3 to 5 %), and a
-little more: of runs recorded to have run out of memory, some are predicted to fill 95 % of it."""
 MOMENTS = ("loss", "backward", "last backward", "update")
 """When memory may be fullest: at the loss; in the backward pass of a layer, while others still wait for theirs; at its
 end, when all gradients are there; during the update."""
@@ -107,7 +104,7 @@ class Memory(Shown):
 
     @property
     def tight(self) -> Truth:
-        """Whether it fits, but would not if the total were MEMORY_ERROR_FRAC more than predicted."""
+        """Whether it fits, but is not safe: a run that is predicted to be as full runs out too often (`is_safe`)."""
         return self.fits & np.logical_not(is_safe(self.total_B, self.capacity_B))
 
     @property
@@ -134,11 +131,6 @@ class Memory(Shown):
             "tight": bool(self.tight),
             "out_of_memory_frac": float(self.out_of_memory_frac),
         }
-
-
-def is_safe(total_B: Number, capacity_B: float) -> Truth:
-    """Whether so much memory would still fit if it were MEMORY_ERROR_FRAC more."""
-    return total_B * (1 + MEMORY_ERROR_FRAC) <= capacity_B
 
 
 def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int) -> Memory:

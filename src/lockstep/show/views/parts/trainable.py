@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.base.errors import BadInput
-from lockstep.base.units import format_count, format_frac, format_risk, format_size, format_time
+from lockstep.base.units import format_count, format_risk, format_size, format_time
 from lockstep.show.views.parts.bars import rows as name_rows
 from lockstep.show.views.parts.figure import PALETTE, QUIET, make_figure
 from lockstep.show.views.parts.terminal import heading, indented, paragraph, small_print, table
@@ -87,13 +87,10 @@ def _next(larger: Larger | None) -> str:
 
 def _assumptions(found: Trainable) -> Iterator[str]:
     """What the answer takes for granted."""
-    first, data, margin = found.methods[0].recipe, found.data, found.margin_frac
-    from lockstep.price.layout.risk import out_of_memory_frac
-
-    most = format_risk(float(out_of_memory_frac(1 / (1 + margin))))
+    first, data = found.methods[0].recipe, found.data
     yield (
-        f"a model fits where memory suffices for {format_frac(margin)} more than predicted; risk is the share of "
-        f"published runs predicted to be as full that ran out of memory, at most {most}"
+        "a model fits where the risk of running out of memory, the share of published runs predicted to be as full "
+        f"that ran out, is at most {format_risk(found.most_risk_frac)}"
     )
     yield (
         f"{first.batch} sequences of {first.seq} tokens per step, by models that read as many; software "
