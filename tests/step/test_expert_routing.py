@@ -15,10 +15,18 @@ from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import model
 from lockstep.price.kernels.layer import expert_work
 from lockstep.price.kernels.shard import Shard
-from lockstep.price.layout import Job, Layout, Recipe, memory
+from lockstep.price.layout import Job, Layout, Recipe, busiest_rank_frac, memory, natural_load
 from lockstep.price.step import Clock, price_step
 from lockstep.simulate.parallel.expert import route
-from lockstep.simulate.parallel.expert.load import busiest_frac, busiest_of, chosen_frac, copies_of
+from lockstep.simulate.parallel.expert.load import (
+    Load,
+    busiest_copies,
+    busiest_frac,
+    busiest_of,
+    chosen_frac,
+    copies_of,
+)
+from lockstep.simulate.parallel.expert.placed import placed_frac, popularities, spread_of
 from lockstep.simulate.parallel.expert.routing import popularity
 from lockstep.simulate.parallel.expert.spread import Choices, expected_units
 from lockstep.simulate.parallel.expert.visited import visited_frac
@@ -122,7 +130,9 @@ def test_more_tokens_even_out_natural_routing_and_not_a_skew() -> None:
 
 
 def test_one_rank_has_the_mean() -> None:
-    assert busiest_frac(Choices(8, 2), np.array([1, 1]), np.array([10.0, 20.0]), 1.0).tolist() == pytest.approx([1, 1])
+    assert busiest_frac(Choices(8, 2), np.array([1, 1]), np.array([10.0, 20.0]), Load(1.0)).tolist() == pytest.approx(
+        [1, 1]
+    )
     assert busiest_frac(Choices(8, 2), np.array([8]), 10.0, None) == 1.0
 
 
@@ -157,15 +167,66 @@ def test_the_busiest_rank_computes_exchanges_and_keeps_more() -> None:
 def test_the_answer_states_the_assumed_routing() -> None:
     said = {how: " ".join(estimate(job(how), CLUSTER, LAYOUT).assumptions()) for how in ("balanced", "natural")}
     assert "experts are equally loaded" in said["balanced"]
-    assert "routing natural: the busiest rank of experts has 1.01 times the mean" in said["natural"]
-    for how in ("natural", "balanced", "skew:0.5"):
-        one = " ".join(estimate(job(how), CLUSTER, LAYOUT).assumptions())
-        assert ("independently at random" in one and "optimistic" in one) == (how == "natural")
+    assert "routing natural: the busiest rank of experts has 1.09 times the mean" in said["natural"]
+    assert "scattermoe" in said["natural"]
+    assert "scattermoe" not in said["balanced"]
+    adapted = job("balanced", train="lora:r=16")
+    assert "--routing natural" in " ".join(estimate(adapted, CLUSTER, LAYOUT).assumptions())
 
 
-@pytest.mark.parametrize("wrong", ["skew", "skew:", "skew:-1", "skew:nan", "skew:9", "even", ""])
+@given(st.sampled_from([8, 60, 128, 256]), st.floats(0.01, 1.5))
+def test_popularities_are_those_of_their_largest(experts: int, spread: float) -> None:
+    popular = popularities(experts, spread)
+    assert popular.mean() == pytest.approx(1.0)
+    assert spread_of(experts, float(popular[-1])) == pytest.approx(spread, rel=1e-6)
+
+
+def test_a_wide_law_has_the_spread_it_is_asked_for() -> None:
+    assert popularities(100_000, 0.7).std() == pytest.approx(0.7, rel=1e-2)
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.1])
+def test_two_experts_a_rank_have_the_mean_of_every_pairing(spread: float) -> None:
+    """Eight experts on four ranks, all placements enumerated."""
+    popular = popularities(8, spread)
+    every = [max(popular[list(one)].reshape(4, 2).mean(axis=1)) for one in permutations(range(8))]
+    assert placed_frac(8, 4, spread) == pytest.approx(float(np.mean(every)), rel=0.03)
+
+
+def test_fewer_experts_on_a_rank_are_less_even() -> None:
+    found = [placed_frac(64, ranks, 0.5) for ranks in (1, 2, 4, 8, 16, 32, 64)]
+    assert found[0] == 1.0
+    assert found == sorted(found)
+
+
+def test_no_rank_gets_more_than_every_token() -> None:
+    choices, most = Choices(8, 4), Load(spread=10.0)
+    assert busiest_frac(choices, np.array([2]), np.array([1e6]), most)[0] <= 2.0
+    assert busiest_copies(choices, np.array([2]), np.array([1e6]), most)[0] <= 2.0
+
+
+def test_natural_routing_follows_what_was_measured_of_its_kind() -> None:
+    """A released model of 128 experts on one expert a rank is as uneven as the one that was counted."""
+    moe, ranks = model("qwen3-30b-a3b"), Layout(dp=128, ep=128)
+    tuned, grid = Job(moe, Recipe(seq=4096, batch=128, train="lora", routing="natural"), 128), ranks.grid()
+    assert float(np.asarray(busiest_rank_frac(moe.experts, tuned.recipe, grid))) == pytest.approx(7.19, rel=0.01)
+    trained = replace(tuned.recipe, train="full")
+    assert natural_load(moe.experts, trained).spread < natural_load(moe.experts, tuned.recipe).spread
+    longer = replace(trained, seq=131_072)
+    assert natural_load(moe.experts, longer).spread > natural_load(moe.experts, trained).spread
+
+
+def test_natural_with_a_spread_is_that_of_the_word() -> None:
+    named, even, random = (float(price_step(job(how), CLUSTER, LAYOUT.grid()).step_time_s) for how in
+                           ("natural:0.8", "balanced", "natural:0"))  # fmt: skip
+    assert named > random > even
+
+
+@pytest.mark.parametrize(
+    "wrong", ["skew", "skew:", "skew:-1", "skew:nan", "skew:9", "natural:", "natural:-1", "natural:nan", "even", ""]
+)
 def test_invalid_routing_is_refused(wrong: str) -> None:
-    with pytest.raises(BadInput, match="routing must be balanced, forced, natural or skew:S"):
+    with pytest.raises(BadInput, match="routing must be balanced, forced, natural, natural:C"):
         job(wrong)
 
 

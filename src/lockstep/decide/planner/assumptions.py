@@ -30,7 +30,9 @@ from lockstep.price.layout import (
     busiest_rank_frac,
     choices_of,
     divides_states,
+    load_of,
     mean_states_B,
+    natural_load,
     sharing_in,
     state_bytes,
 )
@@ -45,7 +47,7 @@ COUNTED = {
     "6n": "model FLOPs are six for every parameter that a token uses; attention is not counted",
 }
 """What utilisation counts, by convention."""
-MEASURED_ROUTING = "the busiest of 8 experts had 1.02 to 1.22 times the mean in training; shawntan/scattermoe issue 10"
+UNLIKE = ", though a released model's rarely are on other text: see --routing natural"
 """What routing that is not forced was reported to give, and where: tokens per expert of 16 layers, counted there."""
 HIDDEN_BEHIND = {
     "cells": "the other pass of a cell", "shared": "shared experts", "passes": "the passes of another micro-batch",
@@ -305,17 +307,16 @@ def _chosen(job: Job) -> Iterator[str]:
 
 def _model(job: Job, layout: Layout) -> Iterator[str]:
     moe, routing = job.transformer.experts if job.transformer else None, job.recipe.routing
-    if moe and job.recipe.skew is None:
-        yield "experts are equally loaded and no token is dropped"
+    load = load_of(moe, job.recipe) if moe else None
+    if moe and load is None:
+        yield "experts are equally loaded and no token is dropped" + (UNLIKE if job.recipe.fine_tunes else "")
     elif moe:
         busiest = float(np.asarray(busiest_rank_frac(moe, job.recipe, layout.grid())))
         yield f"routing {routing}: the busiest rank of experts has {busiest:.3g} times the mean; no token is dropped"
-        if job.recipe.skew == 0:
-            yield (
-                "natural routing is modelled as each token choosing its experts independently at random, which is "
-                f"nearly balanced for many tokens; measured loads are more skewed ({MEASURED_ROUTING}), so this "
-                "answer is optimistic: see --routing skew:S"
-            )
+        if routing == "natural":
+            one = natural_load(moe, job.recipe)
+            unequal = f"natural routing is as unequal as a measured load, {one.spread:g} of the mean"
+            yield f"{unequal}: {one.what}; {one.source}"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
     if job.crosses or (job.images and job.transformer):
@@ -332,8 +333,8 @@ def _exchange(job: Job, layout: Layout) -> Iterator[str]:
         return
     choices = choices_of(moe)
     if job.recipe.once_per_node(choices.limited):
-        skew, known = job.recipe.skew, not choices.limited and choices.experts % layout.ep == 0
-        apart = visited_frac(choices, layout.ep, skew) if skew is not None and known else None
+        load, known = load_of(moe, job.recipe), not choices.limited and choices.experts % layout.ep == 0
+        apart = visited_frac(choices, layout.ep, load.skew) if load is not None and known else None
         devices = choices.units_of[layout.ep] if apart is None else apart.sum()
         yield f"a token goes once to each device that has experts of its, {devices:.3g} of {layout.ep} on average"
     else:

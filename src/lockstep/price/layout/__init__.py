@@ -54,6 +54,8 @@ from lockstep.price.layout.risk import out_of_memory_frac as out_of_memory_frac
 from lockstep.price.layout.routing import busiest_rank_frac as busiest_rank_frac
 from lockstep.price.layout.routing import choices_of as choices_of
 from lockstep.price.layout.routing import group_tokens as group_tokens
+from lockstep.price.layout.routing import load_of as load_of
+from lockstep.price.layout.routing import natural_load as natural_load
 from lockstep.price.layout.rules import RULES as RULES
 from lockstep.price.layout.rules import divisors as divisors
 from lockstep.price.layout.sharing import divides_states as divides_states

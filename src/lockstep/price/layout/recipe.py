@@ -14,7 +14,7 @@ from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, plain
 from lockstep.base.types.saved import FP32_B
 from lockstep.describe.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Stack, stack, stacks, ways
-from lockstep.describe.workload import MODULES, Adapters, Objective, Training, Transformer, read_training
+from lockstep.describe.workload import MODULES, PLAIN, Adapters, Objective, Training, Transformer, read_training
 from lockstep.price.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, NARROW_B, NOT_TRAINED
 from lockstep.price.layout.layout import LayoutGrid
 from lockstep.price.layout.losses import usual_loss
@@ -22,7 +22,7 @@ from lockstep.price.layout.optimizers import Optimizer, optimizer
 from lockstep.simulate.parallel.context import KINDS
 from lockstep.simulate.parallel.data.coordinator import read_limits
 from lockstep.simulate.parallel.data.sharing import SOFTWARE, SYNCS
-from lockstep.simulate.parallel.expert.load import routing_skew
+from lockstep.simulate.parallel.expert.load import routing_load
 from lockstep.simulate.parallel.pipeline.vocabulary import BARRIERS
 
 TP_OVERLAPS = ("none", "gradients", "all", "async")
@@ -103,7 +103,8 @@ class Recipe(Brief):
     experts of theirs and copied there (DeepEP); None: node where the model limits routing to groups, else copy."""
     routing: str = "balanced"
     """How evenly tokens choose experts: balanced, every expert as many, which forced balancing makes true (forced);
-    natural, each token at random; skew:S, with popularities of a Zipf law of exponent S."""
+    natural, as measured loads (`routing.py`), or natural:C, with popularities that differ by C times their mean;
+    skew:S, with popularities of a Zipf law of exponent S."""
     dispatch_B: float | None = None
     """Bytes per element of tokens sent to experts, and of gradients sent there; None means as activations."""
     recompute_modules: tuple[str, ...] = ("core_attn",)
@@ -177,7 +178,7 @@ class Recipe(Brief):
             if said is not None and said not in words:
                 raise UnknownName(what, str(said), words, flag)
         optimizer(self.optimizer)
-        routing_skew(self.routing)
+        routing_load(self.routing)
         read_limits(self.software.options.gather_limits)
         if self.overlap_device_frac is not None and not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
@@ -368,9 +369,9 @@ class Recipe(Brief):
         return limited if self.exchange is None else self.exchange == "node"
 
     @property
-    def skew(self) -> float | None:
-        """Exponent of the experts' popularity, 0 for natural routing; None where experts get equally much."""
-        return routing_skew(self.routing)
+    def fine_tunes(self) -> bool:
+        """Whether a model that was trained before is trained on: with adapters, a quantised base or an objective."""
+        return self.adapters is not None or self.base is not None or self.objective != PLAIN
 
     @property
     def exchange_device_frac(self) -> float:

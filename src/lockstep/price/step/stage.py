@@ -16,7 +16,16 @@ from lockstep.price.kernels.clock import Clock, Work
 from lockstep.price.kernels.layer import LayerWork, layer_work, product_pairs, tensor_rounds
 from lockstep.price.kernels.recompute import modules_again, stops_early, whole_again
 from lockstep.price.kernels.shard import Passes, Shard
-from lockstep.price.layout import LayoutGrid, Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
+from lockstep.price.layout import (
+    LayoutGrid,
+    Recipe,
+    busiest_rank_frac,
+    choices_of,
+    context_blocks,
+    group_tokens,
+    load_of,
+    piece,
+)
 from lockstep.price.step.network import DATA, Network
 from lockstep.simulate.parallel import context
 from lockstep.simulate.parallel.expert import traffic as expert
@@ -144,7 +153,9 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
     """The experts' traffic of one layer."""
     recipe, ways = shard.recipe, shard.grid.expert_tp
     # The busiest rank receives most of a dispatch and sends most of a combine; the others wait for it.
-    uneven = expert.Uneven(group_tokens(recipe, shard.grid), recipe.skew, busiest_rank_frac(routed, recipe, shard.grid))
+    uneven = expert.Uneven(
+        group_tokens(recipe, shard.grid), load_of(routed, recipe), busiest_rank_frac(routed, recipe, shard.grid)
+    )
     each = shard.loose_tokens * shard.model.hidden
     sizes_B = each * recipe.dispatched_B, each * shard.clock.element_B
     choices = choices_of(routed)

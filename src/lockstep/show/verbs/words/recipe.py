@@ -323,8 +323,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "How tokens choose experts: balanced; forced, the same; natural, each independently at random, which is "
-            "more even than measured loads; or skew:S, by a Zipf law with exponent S.",
+            "How tokens choose experts: balanced; forced, the same; natural, as unequally as a measured load; "
+            "natural:C, with popularities that differ by C times their mean; or skew:S, by a Zipf law with exponent S.",
             default="balanced",
         ),
         Field("routing"),

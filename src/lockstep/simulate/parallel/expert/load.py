@@ -20,39 +20,57 @@ David, H. N. Nagaraja, Order Statistics, 2003, section 4.2 (maximum).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from math import sqrt
+from math import hypot, sqrt
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Array, Number
+from lockstep.simulate.parallel.expert.placed import placed_frac
 from lockstep.simulate.parallel.expert.routing import popularity
 from lockstep.simulate.parallel.expert.spread import Choices
 from lockstep.simulate.parallel.expert.visited import visited_frac
 
 ROUTINGS = ("balanced", "forced", "natural")
-"""Words of `--routing`, beside skew:S. Balanced and forced give every expert as many tokens as any other."""
-MOST_SKEW = 5.0
+"""Words of `--routing`, beside natural:C and skew:S. Balanced and forced give every expert as many tokens as others."""
+MOST_SKEW, MOST_SPREAD = 5.0, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How unequally popular experts are."""
+
+    skew: float = 0.0
+    """Exponent of a Zipf law of popularities, in the order of the experts."""
+    spread: float = 0.0
+    """Standard deviation of popularities over their mean, of experts that lie at random on ranks (`placed.py`)."""
+
+
 SHARES = 400
 """Points of the integral."""
 
 
-def routing_skew(routing: str, where: str = "--routing") -> float | None:
-    """The exponent of the experts' popularity: 0 for natural, None where loads are equal. Raises BadInput."""
+def routing_load(routing: str, natural: float = 0.0, where: str = "--routing") -> Load | None:
+    """What a word of `--routing` says, with the spread that natural has by itself; None where loads are equal.
+
+    Raises BadInput.
+    """
     if routing in ("balanced", "forced"):
         return None
     if routing == "natural":
-        return 0.0
+        return Load(spread=natural)
     word, _, text = routing.partition(":")
+    most = {"skew": MOST_SKEW, "natural": MOST_SPREAD}.get(word, -1.0)
     try:
-        skew = float(text)
+        number = float(text)
     except ValueError:
-        skew = -1.0
-    if word != "skew" or not 0 <= skew <= MOST_SKEW:
-        allowed = f"{', '.join(ROUTINGS)} or skew:S with S from 0 to {MOST_SKEW:g}"
-        raise BadInput(f"routing must be {allowed}, got {routing!r}", where)
-    return skew
+        number = -1.0
+    if not 0 <= number <= most:
+        allowed = f"natural:C with C from 0 to {MOST_SPREAD:g} or skew:S with S from 0 to {MOST_SKEW:g}"
+        raise BadInput(f"routing must be {', '.join(ROUTINGS)}, {allowed}, got {routing!r}", where)
+    return Load(skew=number) if word == "skew" else Load(spread=number)
 
 
 @cache
@@ -104,17 +122,32 @@ def _normal(x: Array) -> Array:
     return np.asarray(np.where(x < 0, tail, 1.0 - tail))
 
 
-def busiest_frac(choices: Choices, ranks: Number, tokens: Number, skew: float | None) -> Number:
+def busiest_frac(choices: Choices, ranks: Number, tokens: Number, load: Load | None) -> Number:
     """The load of the busiest rank over the mean for arrays of ranks and tokens; 1 where loads are equal."""
-    if skew is None:
+    if load is None:
         return 1.0
-    return _each(lambda count, number: busiest_of(choices, count, number, skew), choices, ranks, tokens, 1.0)
+
+    def found(count: int, number: float) -> float:
+        most = count * min(1.0, choices.experts / count / choices.top_k)
+        return min(_more(busiest_of(choices, count, number, load.skew), 1.0, choices, count, load), most)
+
+    return _each(found, choices, ranks, tokens, 1.0)
 
 
-def busiest_copies(choices: Choices, units: Number, tokens: Number, skew: float) -> Number:
+def busiest_copies(choices: Choices, units: Number, tokens: Number, load: Load) -> Number:
     """Copies of a token on the busiest of some units times their number, for arrays of units and tokens."""
-    every = float(choices.top_k)
-    return _each(lambda count, number: copies_of(choices, count, number, skew), choices, units, tokens, every)
+
+    def found(count: int, number: float) -> float:
+        even = float(visited_frac(choices, count, 0.0).sum())
+        return min(_more(copies_of(choices, count, number, load.skew), even, choices, count, load), count)
+
+    return _each(found, choices, units, tokens, float(choices.top_k))
+
+
+def _more(drawn: float, even: float, choices: Choices, units: int, load: Load) -> float:
+    """The busiest of drawn loads, with what experts that lie at random add: both vary by themselves."""
+    more = placed_frac(choices.experts, units, load.spread) - 1.0
+    return even * (1.0 + hypot(drawn / even - 1.0, more)) if more else drawn
 
 
 def _each(

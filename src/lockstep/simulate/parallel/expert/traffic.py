@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.base.types.arrays import Number, Whole
-from lockstep.simulate.parallel.expert.load import busiest_copies
+from lockstep.simulate.parallel.expert.load import Load, busiest_copies
 from lockstep.simulate.parallel.expert.spread import Choices
 from lockstep.simulate.parallel.group import Levels, collective_s
 from lockstep.simulate.parallel.piece import Flow, Piece, total_s
@@ -48,8 +48,8 @@ class Uneven:
     """How unevenly the tokens of a group choose experts."""
 
     tokens: Number = 1.0
-    skew: float | None = None
-    """Exponent of the experts' popularity; None where all get equally many."""
+    load: Load | None = None
+    """How popular experts are; None where all get equally many."""
     busiest: Number = 1.0
     """Copies that the busiest rank gets over the mean."""
 
@@ -99,11 +99,11 @@ def one_way_s(group: Levels, token_B: Number, choices: Choices, once_per_node: b
 
 def _copies(units: Whole, choices: Choices, uneven: Uneven) -> Number:
     """Copies of a token that travel between so many units, of the busiest unit."""
-    if uneven.skew is None:
+    if uneven.load is None:
         return choices.units_of[units]
     if choices.limited:
         return np.minimum(choices.units_of[units] * uneven.busiest, units)
-    return busiest_copies(choices, units, uneven.tokens, uneven.skew)
+    return busiest_copies(choices, units, uneven.tokens, uneven.load)
 
 
 def pieces(
