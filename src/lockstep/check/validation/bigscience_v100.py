@@ -20,9 +20,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lockstep.check.validation.case import Case, Table, bigscience_recipe, gpt, megatron_recipe, read_rows, step_time_s
-from lockstep.check.validation.internevo_memory import total_B
 from lockstep.describe.hardware import Cluster, cluster, link
-from lockstep.price.layout import Job, Layout
+from lockstep.price.layout import Job, Layout, memory
 from lockstep.price.step import price_step
 
 SOURCE = "bigscience-workshop/bigscience, experiments/tr3m-1B3.md: 1.3B on 8 V100"
@@ -42,6 +41,11 @@ def time_cases() -> tuple[Case, ...]:
 def memory_cases() -> tuple[Case, ...]:
     """The same rows' memory."""
     return tuple(_case(row, "total_B", float(row["max_mem_gb"]) * 1e9, total_B) for row in _rows(False))
+
+
+def total_B(case: Case) -> float:
+    """Bytes on the fullest rank, with the framework's share and the allocator's slack."""
+    return float(memory(case.job, case.cluster, case.layout.grid()).total_B)
 
 
 def out_of_memory() -> tuple[Case, ...]:

@@ -31,7 +31,7 @@ from lockstep.check.validation.case import Case, Table, read_rows
 from lockstep.check.validation.megatron_kept import always_B, batch_B, copies_B, inputs_B
 from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import Attention, Experts, LatentAttention, Mlp, Transformer
-from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, Recipe, stage_memory
+from lockstep.price.layout import Job, Layout, Memory, Recipe, stage_memory
 
 SOURCE = "NVIDIA/Megatron-LM, tests/functional_tests/test_cases, golden values; a part of its tests"
 FILE = "megatron_ci_golden.csv"
@@ -253,11 +253,7 @@ def _above_B(case: Case, row: Row) -> float:
 
 
 def _peak_B(case: Case, row: Row) -> float:
-    return (
-        (float(_last_stage(case).total_B) - FRAMEWORK_B) / (1.0 + SLACK_FRAC)
-        + _kept_B(case, row)
-        + _passing_B(case, row)
-    )
+    return float(_last_stage(case).allocated_B) + _kept_B(case, row) + _passing_B(case, row)
 
 
 def _passing_B(case: Case, row: Row) -> float:

@@ -38,7 +38,7 @@ from lockstep.check.validation.vocabulary import allocated_B
 from lockstep.describe.hardware import cluster
 from lockstep.describe.stacks import Stack, stack
 from lockstep.describe.workload import Transformer, head_weights, kept_tensors, model
-from lockstep.price.layout import FRAMEWORK_B, Job, Layout, Recipe, memory
+from lockstep.price.layout import Job, Layout, Recipe, memory
 from lockstep.price.layout.kept import piece
 
 SOURCE = "pytorch/torchtune, README.md; Lightning-AI/litgpt, tutorials and config_hub; AnswerDotAI/fsdp_qlora"
@@ -99,7 +99,7 @@ def time_left_out() -> Counter[str]:
 
 def reserved_B(case: Case) -> float:
     """Bytes that the allocator holds on the fullest rank."""
-    return float(memory(case.job, case.cluster, case.layout.grid()).total_B) - FRAMEWORK_B
+    return float(memory(case.job, case.cluster, case.layout.grid()).reserved_B)
 
 
 def _quantised_B(case: Case) -> float:
@@ -268,4 +268,4 @@ def _case(row: dict[str, str], measured: float) -> Case:
 
 
 TIME = Table("memory_finetune_steps", "step_time_s", SOURCE, 0.07, time_cases)
-TABLE = Table("memory_finetune", "memory_B", SOURCE, 0.06, cases)
+TABLE = Table("memory_finetune", "memory_B", SOURCE, 0.04, cases)

@@ -32,7 +32,7 @@ from lockstep.check.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.describe.hardware import cluster
 from lockstep.describe.stacks import stack
 from lockstep.describe.workload import Attention, ConvNet, Mlp, Transformer, model
-from lockstep.price.layout import FRAMEWORK_B, Job, Layout, Recipe, memory
+from lockstep.price.layout import Job, Layout, Recipe, memory
 
 SOURCE = "PrimeIntellect-ai/prime-rl, benchmarks/baselines, January 2026; its supervised fine-tuning of all parameters"
 FILE = "prime_rl_benchmarks.csv"
@@ -67,7 +67,7 @@ def left_out() -> Counter[str]:
 
 def reserved_B(case: Case) -> float:
     """Bytes that the allocator holds on the fullest rank."""
-    return float(memory(case.job, case.cluster, case.layout.grid()).total_B) - FRAMEWORK_B
+    return float(memory(case.job, case.cluster, case.layout.grid()).reserved_B)
 
 
 def _rows(why: str) -> list[dict[str, str]]:
@@ -128,4 +128,4 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
 
 
 TIME = Table("prime_rl", "step_time_s", SOURCE, 0.20, time_cases)
-MEMORY = Table("prime_rl_memory", "memory_B", SOURCE, 0.30, memory_cases)
+MEMORY = Table("prime_rl_memory", "memory_B", SOURCE, 0.15, memory_cases)

@@ -42,7 +42,7 @@ from dataclasses import replace
 from lockstep.check.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.describe.hardware import Cluster, cluster
 from lockstep.describe.workload import Transformer, model
-from lockstep.price.layout import FRAMEWORK_B, Job, Layout, Recipe, memory
+from lockstep.price.layout import Job, Layout, Recipe, memory
 
 GIB = 2.0**30
 SOURCE = "pytorch/torchtitan, benchmarks: llama3_h100_202412, asyncTP_llama3_h100_2025-06, llama3-8b_h200_202506"
@@ -66,7 +66,7 @@ def memory_cases() -> tuple[Case, ...]:
 
 def reserved_B(case: Case) -> float:
     """Bytes that torch's allocator holds on the fullest rank."""
-    return float(memory(case.job, case.cluster, case.layout.grid()).total_B) - FRAMEWORK_B
+    return float(memory(case.job, case.cluster, case.layout.grid()).reserved_B)
 
 
 def left_out() -> Counter[str]:
@@ -171,4 +171,4 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
 
 
 TIME = Table("torchtitan", "step_time_s", SOURCE, 0.10, time_cases)
-MEMORY = Table("torchtitan_memory", "memory_B", SOURCE, 0.12, memory_cases)
+MEMORY = Table("torchtitan_memory", "memory_B", SOURCE, 0.08, memory_cases)

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from lockstep.check.validation.case import Case, Table, gpt, read_rows, step_time_s
 from lockstep.describe.hardware import Cluster, cluster, link
-from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Recipe, memory
+from lockstep.price.layout import Job, Layout, Recipe, memory
 from lockstep.simulate.parallel.pipeline import partition
 
 SOURCE = "Yeung et al. 2024 (arXiv 2411.05288), tables 5 and 6"
@@ -47,8 +47,7 @@ def memory_cases() -> tuple[Case, ...]:
 
 def allocated_B(case: Case) -> float:
     """Bytes of all tensors on the fullest rank."""
-    total_B = float(memory(case.job, case.cluster, case.layout.grid()).total_B)
-    return (total_B - FRAMEWORK_B) / (1.0 + SLACK_FRAC)
+    return float(memory(case.job, case.cluster, case.layout.grid()).allocated_B)
 
 
 def out_of_memory() -> tuple[Case, ...]:

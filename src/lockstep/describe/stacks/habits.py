@@ -60,6 +60,8 @@ class Habits:
     divided_bf16_states: bool = False
     """In bf16 optimizer states are divided among ranks at ZeRO 0 too (DeepSpeed's pipeline engine takes BF16_Optimizer:
     deepspeed 0.19.3, runtime/engine.py, _do_optimizer_sanity_check, and runtime/bf16_optimizer.py)."""
+    expandable_segments: bool = False
+    """The allocator's blocks grow, so that fewer are kept beside those in use (PYTORCH_ALLOC_CONF)."""
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
     narrow_gathers: bool = False

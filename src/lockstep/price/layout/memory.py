@@ -49,6 +49,7 @@ from lockstep.price.layout.kept import activations_B, piece
 from lockstep.price.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, LayoutGrid, host_capacity_B
 from lockstep.price.layout.moments import casts, gradients_made, updating_B
 from lockstep.price.layout.recipe import Recipe
+from lockstep.price.layout.reserved import reserved_B
 from lockstep.price.layout.risk import is_safe, out_of_memory_frac
 from lockstep.price.layout.sharing import gradients_pass, in_buckets, sharing_of, sums_whole, widened
 from lockstep.price.layout.trained import buffers_B, copied_elems, frozen_B, restored_B, trained_parameters
@@ -84,6 +85,8 @@ class Memory(Shown):
     """A rank's share of host memory; infinite where it is not known."""
     moment: Whole = 1
     """When these are there: a code of MOMENTS."""
+    expandable_segments: bool = False
+    """Whether the allocator's blocks can grow."""
 
     @property
     def when(self) -> str:
@@ -96,6 +99,16 @@ class Memory(Shown):
     def total_B(self) -> Number:
         """All categories on the device together."""
         return self.parameters_B + self.gradients_B + self.optimizer_B + self.activations_B + self.buffers_B
+
+    @property
+    def allocated_B(self) -> Number:
+        """What tensors take: all but the framework's share and the allocator's slack."""
+        return (self.total_B - FRAMEWORK_B) / (1.0 + SLACK_FRAC)
+
+    @property
+    def reserved_B(self) -> Number:
+        """What the allocator is expected to hold, with blocks that it keeps where there is room."""
+        return reserved_B(self.allocated_B, self.capacity_B - FRAMEWORK_B, self.expandable_segments)
 
     @property
     def fits(self) -> Truth:
@@ -123,6 +136,8 @@ class Memory(Shown):
         return {
             **{name: float(getattr(self, name)) for name in CATEGORIES},
             "total_B": float(self.total_B),
+            "allocated_B": float(self.allocated_B),
+            "reserved_B": float(self.reserved_B),
             "fullest_at": MOMENTS[int(self.moment)],
             "capacity_B": float(self.capacity_B),
             "host_B": float(self.host_B),
@@ -148,6 +163,7 @@ def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int) -> Me
         host_B=on_host_B,
         host_capacity_B=host_capacity_B(cluster),
         moment=moment,
+        expandable_segments=job.recipe.habits.expandable_segments,
     )
 
 
@@ -180,6 +196,7 @@ def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
         host_B=reduce(np.maximum, [one.host_B for one in found]),
         host_capacity_B=host_capacity_B(cluster),
         moment=np.choose(fullest, [one.moment for one in found]),
+        expandable_segments=job.recipe.habits.expandable_segments,
     )
 
 

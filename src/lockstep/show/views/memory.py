@@ -38,6 +38,8 @@ CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 STAGE_ROWS = 12
 RANKS = 16
 ASSUMPTIONS = 10
+SHOWN_BY = {"NVIDIA": "nvidia-smi", "AMD": "rocm-smi"}
+"""The tool that people look at, by vendor."""
 
 
 def render(found: StageMemories, out: Console) -> None:
@@ -52,6 +54,8 @@ def render(found: StageMemories, out: Console) -> None:
     out.print(f"{say}: stage {found.fullest} is the fullest with {total} of {capacity} per device; {risk}.")
     if memory.tight:
         out.print(tight_words(memory))
+    if fits and device.vendor in SHOWN_BY:
+        out.print(reserved_words(memory, SHOWN_BY[device.vendor]))
     if memory.host_B:
         out.print(host_words(memory))
     left_out(found.job, out)
@@ -109,6 +113,14 @@ def tight_words(memory: Memory) -> str:
         f"It barely fits: {total} of {capacity} per device, {format_frac(float(memory.used_frac))}. "
         f"Of runs predicted to be this full, {format_risk(float(memory.out_of_memory_frac))} ran out of memory."
     )
+
+
+def reserved_words(memory: Memory, tool: str) -> str:
+    """What a tool is expected to show, and why it is more than is needed."""
+    from lockstep.price.layout import FRAMEWORK_B
+
+    shown = format_size(float(memory.reserved_B) + FRAMEWORK_B)
+    return f"{tool} will show about {shown}, as PyTorch keeps freed blocks while there is room."
 
 
 def host_words(memory: Memory) -> str:
