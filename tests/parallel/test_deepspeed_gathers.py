@@ -33,7 +33,7 @@ CONFIGS = {"llama": LLAMA, "gpt2": GPT2}
 
 
 def limits_of(row: dict[str, str]) -> Limits:
-    return Limits(**{one.name: int(row[one.name]) for one in fields(Limits)})
+    return Limits(**{one.name: int(row[one.name]) for one in fields(Limits) if one.name in row})
 
 
 def counted(row: dict[str, str]) -> list[int]:

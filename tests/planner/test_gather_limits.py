@@ -65,3 +65,31 @@ def test_gather_limits_round_trip(tmp_path: Path) -> None:
 def test_unused_gather_limits_are_refused(words: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=r"gather.limits"):
         lockstep.estimate(MODEL, "dgx-h100:1", batch=8, gather_limits="max_reuse_distance=0", **words)
+
+
+@pytest.mark.parametrize(
+    ("zero", "overlap", "buffers"), [(1, True, 2), (2, True, 2), (2, False, 1), (3, True, 1), (0, True, 0)]
+)
+def test_gradients_are_reduced_in_buffers_of_the_bucket(zero: int, overlap: bool, buffers: int) -> None:
+    """Two where reductions overlap with stages 1 and 2, one at stage 3, in half precision."""
+
+    def allocated_B(elements: int) -> float:
+        limits = {"gather_limits": f"reduce_bucket_size={elements}"} if zero else {}
+        found = lockstep.memory(MODEL, "dgx-h100:1", batch=8, seq=1024, zero=zero, overlap=overlap, stack="deepspeed",
+                                **limits)  # fmt: skip
+        return float(found.memory.allocated_B)
+
+    assert allocated_B(10**8) - allocated_B(0) == pytest.approx(buffers * 2e8)
+
+
+@pytest.mark.parametrize(("said", "elements"), [(3e8, 3 * 10**8), ("auto", HIDDEN**2), (None, 5 * 10**8)])
+def test_the_bucket_of_a_configuration_is_read(said: object, elements: int, tmp_path: Path) -> None:
+    section = {} if said is None else {"reduce_bucket_size": said}
+    assert limits_of(tmp_path, stage=2, **section).reduce_bucket_size == elements
+
+
+def test_one_device_accepts_a_bucket(tmp_path: Path) -> None:
+    file = tmp_path / "ds.json"
+    section = {"stage": 2, "reduce_bucket_size": 2e8}
+    file.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "zero_optimization": section}))
+    assert lockstep.memory(f"{MODEL}@{file}", "rtx-4090:1", seq=128).memory.total_B > 0

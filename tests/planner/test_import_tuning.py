@@ -16,6 +16,15 @@ from lockstep.decide.planner.imports.tuning.adapters import tables
 from lockstep.describe.workload import model, read_training
 from lockstep.describe.workload.adapter_words import read_adapters
 
+
+def auto_limits(width: int) -> str:
+    """What transformers makes of "auto" in a DeepSpeed configuration, by the width of the model."""
+    return (
+        f"prefetch_bucket_size={int(0.9 * width**2)},param_persistence_threshold={10 * width},"
+        f"reduce_bucket_size={width**2}"
+    )
+
+
 SAMPLES = Path(__file__).parent / "imports_samples"
 DEVICES = 8
 FLASH = {"attention_kernel": "flash2"}
@@ -65,7 +74,7 @@ EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]]
     "llamafactory-full-sft.yaml": (
         "llama3-8b",
         {**DS, "batch": 16, "seq": 2048, "dtype": "bf16", "optimizer": "adamw", "overlap": False,
-         "gather_limits": f"prefetch_bucket_size={int(0.9 * 4096**2)},param_persistence_threshold=40960"},
+         "gather_limits": auto_limits(4096)},
         {"micro_batch": 1, "zero": 3, **FULL}, set(),
     ),
     "llamafactory-lora-dpo.yaml": (
@@ -169,7 +178,7 @@ EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]]
     "swift-full-zero3.sh": (
         "qwen2.5-32b",
         {**DS, **FLASH, "batch": 16, "seq": 8192, "dtype": "bf16", "optimizer": "adamw", "overlap": False, "gpus": 8,
-         "gather_limits": f"prefetch_bucket_size={int(0.9 * 5120**2)},param_persistence_threshold=51200",
+         "gather_limits": auto_limits(5120),
          "cross_entropy": "chunked"},
         {"micro_batch": 1, "zero": 3, **FULL}, set(),
     ),

@@ -26,7 +26,7 @@ DEVICES = {
 }  # fmt: skip
 """A40 and L20 are not in the catalog; 44.4 GiB of them, as of the RTX 6000 Ada, can be used."""
 NODES = {"h100-sxm": "dgx-h100"}
-AUTO = "prefetch_bucket_size={},param_persistence_threshold={}"
+AUTO = "prefetch_bucket_size={},param_persistence_threshold={},reduce_bucket_size={}"
 """What transformers makes of 'auto', by the width of the model (integrations/deepspeed.py)."""
 PLAIN = ("stack", "train", "optimizer", "dtype", "recompute")
 NUMBERS = ("micro_batch", "seq", "zero", "pp")
@@ -54,7 +54,7 @@ def words(row: dict[str, str], folder: Path) -> tuple[str, str, dict[str, Any]]:
         asked["attention_kernel"] = row["attention"]
     if row["gather"] and cards > 1:
         width = model(name).hidden
-        asked["gather_limits"] = AUTO.format(int(0.9 * width**2), 10 * width)
+        asked["gather_limits"] = AUTO.format(int(0.9 * width**2), 10 * width, width**2)
     device = DEVICES[row["card"]]
     return name, f"{device}:{cards}" if cards <= 8 else f"{NODES[device]}:{cards // 8}", asked
 
@@ -77,10 +77,10 @@ def test_reports_say_what_is_needed_and_how_it_went() -> None:
     assert all(row["length"] in ("filled", "cap") or row["note"] for row in ROWS)
 
 
-def test_seven_of_ten_are_answered_as_they_went(answers: tuple[np.ndarray, ...]) -> None:
-    """The goal is nine of ten. Reports that ran out though they should fit are 17 of the 19 others."""
+def test_three_of_four_are_answered_as_they_went(answers: tuple[np.ndarray, ...]) -> None:
+    """The goal is nine of ten. Reports that ran out though they should fit are 13 of the 15 others."""
     says, _, ran_out = answers
-    assert (says == ran_out).sum() >= 45
+    assert (says == ran_out).sum() >= 49
 
 
 def test_as_many_ran_out_as_expected_where_it_says_that_they_do(answers: tuple[np.ndarray, ...]) -> None:

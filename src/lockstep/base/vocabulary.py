@@ -50,7 +50,8 @@ _SAME: dict[str, tuple[str, ...]] = {
     "overlap_grad_reduce overlap_param_gather overlap_comm overlap_dp": ("overlap",),
     "reshard_after_forward fsdp_reshard_after_forward": ("reshard",),
     """max_reuse_distance max_live_parameters param_persistence_threshold prefetch_bucket_size stage3_max_reuse_distance
-    stage3_max_live_parameters stage3_param_persistence_threshold stage3_prefetch_bucket_size""": ("gather_limits",),
+    stage3_max_live_parameters stage3_param_persistence_threshold stage3_prefetch_bucket_size
+    reduce_bucket_size""": ("gather_limits",),
     "requires_gradient_sync no_sync": ("gradient_sync",),
     "cp_comm_type context_parallel_rotate_method": ("cp_kind",),
     "vocab_parallelism vocabulary_parallel enable_vocab_parallel vocab_size_parallel": ("vocab_parallel",),

@@ -180,4 +180,4 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
 
 
 TIME = Table("fine_tuning_open", "step_time_s", SOURCE, 0.12, time_cases)
-MEMORY = Table("fine_tuning_open_memory", "memory_B", SOURCE, 0.10, memory_cases)
+MEMORY = Table("fine_tuning_open_memory", "memory_B", SOURCE, 0.12, memory_cases)

@@ -51,7 +51,14 @@ from lockstep.price.layout.moments import casts, gradients_made, updating_B
 from lockstep.price.layout.recipe import Recipe
 from lockstep.price.layout.reserved import reserved_B
 from lockstep.price.layout.risk import is_safe, out_of_memory_frac
-from lockstep.price.layout.sharing import gradients_pass, in_buckets, sharing_of, sums_whole, widened
+from lockstep.price.layout.sharing import (
+    gradients_pass,
+    in_buckets,
+    reduction_buffers_B,
+    sharing_of,
+    sums_whole,
+    widened,
+)
 from lockstep.price.layout.trained import buffers_B, copied_elems, frozen_B, restored_B, trained_parameters
 from lockstep.simulate.parallel.data.local import OUTER_STATE_B
 
@@ -220,13 +227,15 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
         weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters, own_B)
     if recipe.objective.frozen:
         weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, copies_B(recipe, grid, parameters))
-    buckets_B = np.where(in_buckets(recipe, grid), gradients_B, 0.0)
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
     layer_B = layer_B + restored_B(job, grid, held)
     first, last, _ = grid.pieces_on(stage)
     cast = casts(job, grid, held, last)
     kept_B, layer_B = kept_B + cast.kept_B, layer_B + cast.layer_B
-    loss_B = np.maximum(loss_B, loss_B - _made_at_loss_B(job, grid, last) + cast.passed_B) + cast.head_B
+    passing_B, buckets_B = reduction_buffers_B(recipe, grid)
+    buckets_B = buckets_B + np.where(in_buckets(recipe, grid), gradients_B, 0.0)
+    loss_B = np.maximum(loss_B, loss_B - _made_at_loss_B(job, grid, last) + cast.passed_B) + cast.head_B + passing_B
+    layer_B = layer_B + passing_B
     one = trained * (1 / recipe.objective.models) if adapted else trained
     gathered_B = _gathered(job, grid, parameters, one, max(1, sum(held.values())))
     if recipe.habits.gradients_freed or recipe.habits.foreach_update:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.base.types.arrays import Bools, Truth
+from lockstep.base.types.arrays import Bools, Number, Truth
 from lockstep.base.types.saved import FP32_B
 from lockstep.describe.workload import Transformer, modules_of
 from lockstep.describe.workload.graph import has_gate
@@ -12,6 +12,7 @@ from lockstep.price.layout.formats import BITSANDBYTES
 from lockstep.price.layout.layout import LayoutGrid
 from lockstep.price.layout.recipe import Recipe
 from lockstep.price.layout.ways import recipe_traits
+from lockstep.simulate.parallel.data.coordinator import read_limits
 from lockstep.simulate.parallel.data.sharing import Sharing, sharing
 
 
@@ -81,6 +82,21 @@ def in_buckets(recipe: Recipe, grid: LayoutGrid) -> Truth:
     """Where gradients have a second copy, in the buckets in which ranks with the same parameters sum them."""
     found: Truth = recipe.habits.gradient_buckets & (grid.zero == 0) & (grid.data_ranks > 1)
     return found
+
+
+def reduction_buffers_B(recipe: Recipe, grid: LayoutGrid) -> tuple[Number, Number]:
+    """Bytes that DeepSpeed gathers gradients in to reduce them: (in backward passes, always).
+
+    At stages 1 and 2 a buffer is there while a micro-batch goes back, two where reductions overlap with it; at stage 3
+    one from the start (0.19.3, runtime/zero/stage_1_and_2.py, setup_buckets, _release_ipg_buffers; stage3.py,
+    _setup_for_real_optimizer). A pipeline's engine has none in bf16 (bf16_optimizer.py), nor do BigScience's peaks of
+    2021 in fp16 show one.
+    """
+    if recipe.sharding != "deepspeed" or recipe.habits.divided_bf16_states:
+        return 0.0, 0.0
+    size_B = read_limits(recipe.software.options.gather_limits).reduce_bucket_size * recipe.parameter_B
+    passing = np.where((grid.zero >= 1) & (grid.zero < 3), size_B * (1 + recipe.overlap_dp), 0.0)
+    return passing, np.where(grid.zero == 3, size_B, 0.0)
 
 
 def gradients_leave(recipe: Recipe, grid: LayoutGrid) -> Truth:

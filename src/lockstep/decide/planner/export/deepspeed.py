@@ -85,9 +85,12 @@ def _zero(found: Placed) -> Json:
         section["offload_optimizer"] = host
     if layout.offload == "parameters":
         section["offload_param"] = host
+    limits = dict(read_limits(found.job.recipe.software.options.gather_limits).changed)
+    bucket = limits.pop("reduce_bucket_size", None)
+    if layout.zero and bucket is not None:
+        section["reduce_bucket_size"] = bucket
     if layout.zero == 3:
-        limits = read_limits(found.job.recipe.software.options.gather_limits)
-        section |= {f"stage3_{name}": elements for name, elements in limits.changed.items()}
+        section |= {f"stage3_{name}": elements for name, elements in limits.items()}
     return section
 
 

@@ -22,7 +22,7 @@ WIRE_B = {"fp32": 4, "fp16": 2, "bf16": 2, "bfp16": 2}
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
 
-SECTION, STAGE3 = "zero_optimization.", "stage3_"
+SECTION, STAGE3, BUCKET = "zero_optimization.", "stage3_", "reduce_bucket_size"
 """Fields of stage 3 are read with this beginning, which is their alias, and without it."""
 
 
@@ -50,7 +50,7 @@ def deepspeed(said: Said, name: str, model: Model | None) -> Imported:
     found.degrees(tp=said["tensor_parallel.autotp_size"] or 1, pp=said["pipeline.stages"] or 1)
     _batch(found, said)
     _zero(found, said)
-    if found.layout.get("zero") == 3:
+    if found.layout.get("zero"):
         _limits(found, said, model)
     _formats(found, said)
     staged = found.layout.get("pp", 1) > 1 and said["pipeline.activation_checkpoint_interval"]
@@ -100,14 +100,17 @@ def _zero(found: Imported, said: Said) -> None:
 
 
 def _limits(found: Imported, said: Said, model: Model | None) -> None:
-    """Limits of gathers, those that are "auto" as transformers fills them in (integrations/deepspeed.py)."""
+    """Limits of gathers and reductions; transformers fills in those that are "auto" (integrations/deepspeed.py)."""
     hidden = model.hidden if isinstance(model, Transformer) else None
     filled = {} if hidden is None else {
-        "prefetch_bucket_size": int(0.9 * hidden * hidden), "param_persistence_threshold": 10 * hidden
+        "prefetch_bucket_size": int(0.9 * hidden * hidden), "param_persistence_threshold": 10 * hidden,
+        BUCKET: hidden * hidden,
     }  # fmt: skip
     limits: dict[str, int] = {}
     for one in fields(Limits):
-        key = f"zero_optimization.stage3_{one.name}"
+        if found.layout["zero"] < 3 and one.name != BUCKET:
+            continue
+        key = f"{SECTION}{one.name}" if one.name == BUCKET else f"{SECTION}{STAGE3}{one.name}"
         value = said[key]
         if said.automatic(key) and one.name not in filled:
             said.open(key, "left to the Trainer; the default of DeepSpeed is taken")

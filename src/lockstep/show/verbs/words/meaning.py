@@ -127,6 +127,11 @@ def _reshard(about: About) -> str | None:
 def _limits(about: About) -> str | None:
     if about.job.recipe.sharding != "deepspeed":
         return "other software than DeepSpeed has no such limits; use --stack deepspeed or --sharding deepspeed"
+    from lockstep.simulate.parallel.data.coordinator import read_limits
+
+    if set(read_limits(about.job.recipe.software.options.gather_limits).changed) == {"reduce_bucket_size"}:
+        no_stage = about.data_ranks > 1 and about.layout is not None and not about.layout.zero
+        return "gradients are reduced in buckets with --zero 1 or more" if no_stage else None
     return _sharded(3, "parameters are gathered and freed with")(about)
 
 

@@ -238,9 +238,9 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W=N,...",
-            "Limits of DeepSpeed's ZeRO-3 in elements: max_reuse_distance, max_live_parameters, prefetch_bucket_size, "
-            "param_persistence_threshold.",
-            default="those of DeepSpeed: 1e9, 1e9, 5e7, 1e5",
+            "Limits of DeepSpeed's ZeRO in elements: reduce_bucket_size, and of stage 3 max_reuse_distance, "
+            "max_live_parameters, prefetch_bucket_size, param_persistence_threshold.",
+            default="those of DeepSpeed: 5e8, 1e9, 1e9, 5e7, 1e5",
         ),
         Field("gather_limits"),
     ]

@@ -36,6 +36,8 @@ class Limits:
     max_live_parameters: int = 10**9
     prefetch_bucket_size: int = 5 * 10**7
     param_persistence_threshold: int = 10**5
+    reduce_bucket_size: int = 5 * 10**8
+    """Of stages 1 to 3: gradients that are reduced together, in a buffer of this size."""
 
     @property
     def changed(self) -> dict[str, int]:

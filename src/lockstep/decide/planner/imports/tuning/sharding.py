@@ -165,4 +165,5 @@ def _brought(said: Said, named: str) -> Text | None:
     if stage == "3":
         for limit in ("prefetch_bucket_size", "param_persistence_threshold"):
             zero[f"zero_optimization.stage3_{limit}"] = "auto"
+        zero["zero_optimization.reduce_bucket_size"] = "auto"
     return Text(said.text.file, "json", {**zero, "bf16.enabled": "auto"})
