@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 HIDDEN, HEADS, KV_HEADS, HEAD, FFN, VOCAB, LAYERS, SEQUENCES, SEQ, EXPERTS, TOP_K, RANK = (
-    *(256, 4, 2, 64, 768, 320, 2, 8, 64, 4, 2, 8),
+    *(256, 4, 2, 64, 768, 320, 3, 8, 64, 4, 2, 8),
 )
 CASES: dict[str, dict[str, Any]] = {
     "llama": {},
@@ -31,6 +31,18 @@ CASES: dict[str, dict[str, Any]] = {
     "neox": {"plain": True, "joint": True, "turned": 0.25, "parallel": True},
     "neox_half": {"plain": True, "joint": True, "turned": 0.25, "parallel": True, "half": True},
 }
+KEPT: dict[str, dict[str, Any]] = {
+    "exaone4": {"normed_outputs": True, "normed_heads": True},
+    "glm4": {"sandwiched": True, "turned": 0.5},
+    "glm4_half": {"sandwiched": True, "turned": 0.5, "half": True},
+    "cohere": {"centred": True, "shared": True},
+    "cohere_half": {"centred": True, "shared": True, "half": True},
+    "phi": {"plain": True, "turned": 0.5, "shared": True},
+    "nemotron": {"plain": True, "turned": 0.5, "squared": True},
+    "olmo_half": {"copied": True, "half": True},
+}
+"""The same of those of which only what waits for the backward pass is held."""
+ALL = CASES | KEPT
 """What is otherwise than in Llama under autocast."""
 
 
@@ -45,6 +57,39 @@ class Norm(nn.Module):
         wide = x.to(torch.float32)
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
         return (self.weight * wide).to(x.dtype) if self.wide else self.weight * wide.to(x.dtype)
+
+
+class Centred(nn.Module):
+    """CohereLayerNorm."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Any) -> Any:
+        wide = x.to(torch.float32)
+        mean = wide.mean(-1, keepdim=True)
+        variance = (wide - mean).pow(2).mean(-1, keepdim=True)
+        wide = (wide - mean) * torch.rsqrt(variance + 1e-5)
+        return (self.weight.to(torch.float32) * wide).to(x.dtype)
+
+
+class Copied(nn.Module):
+    """OlmoLayerNorm."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x: Any) -> Any:
+        return functional.layer_norm(x.to(torch.float32), (self.width,), None, None, eps=1e-5).to(x.dtype)
+
+
+class Squared(nn.Module):
+    """ReLUSquaredActivation."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.square(functional.relu(x))
 
 
 class Adapted(nn.Module):
@@ -190,21 +235,37 @@ class Experts(nn.Module):
         return functional.grouped_mm(rows.to(weights.dtype), weights.transpose(-2, -1), offs=ends)
 
 
+def norm_of(case: dict[str, Any]) -> Any:
+    """The class of a case's norms."""
+    own = {"plain": nn.LayerNorm, "fused": nn.RMSNorm, "centred": Centred, "copied": Copied}
+    return next((own[word] for word in own if word in case), partial(Norm, wide="normed_rows" in case))
+
+
 class Layer(nn.Module):
     """LlamaDecoderLayer, or one whose norms follow its blocks, or whose blocks read the same."""
 
     def __init__(self, case: dict[str, Any]) -> None:
         super().__init__()
-        self.case, written = case, partial(Norm, wide="normed_outputs" in case)
-        norm = nn.LayerNorm if "plain" in case else nn.RMSNorm if "fused" in case else written
-        self.norm_1, self.norm_2, self.attention = norm(HIDDEN), norm(HIDDEN), Attention(case)
-        plain = Plain(nn.GELU() if "parallel" in case else Gelu()) if "plain" in case else None
+        self.case, norm = case, norm_of(case)
+        self.norm_1, self.attention = norm(HIDDEN), Attention(case)
+        if "shared" not in case:
+            self.norm_2 = norm(HIDDEN)
+        if "sandwiched" in case:
+            self.norm_3, self.norm_4 = norm(HIDDEN), norm(HIDDEN)
+        activation = Squared() if "squared" in case else nn.GELU() if "parallel" in case else Gelu()
+        plain = Plain(activation) if "plain" in case else None
         gated = Experts() if "experts" in case else Gated(Adapted if "adapted" in case else nn.Linear)
         self.block = plain or gated
 
     def forward(self, x: Any, cos: Any, sin: Any) -> Any:
         if "parallel" in self.case:
             return self.block(self.norm_2(x)) + self.attention(self.norm_1(x), cos, sin) + x
+        if "shared" in self.case:
+            normed = self.norm_1(x)
+            return x + self.attention(normed, cos, sin) + self.block(normed)
+        if "sandwiched" in self.case:
+            x = x + self.norm_2(self.attention(self.norm_1(x), cos, sin))
+            return x + self.norm_4(self.block(self.norm_3(x)))
         if "normed_outputs" in self.case:
             x = x + self.norm_1(self.attention(x, cos, sin))
             return x + self.norm_2(self.block(x))
@@ -242,18 +303,18 @@ class Models(nn.ModuleDict):
 def main() -> None:
     """Three updates of all models."""
     found = {}
-    for name, case in CASES.items():
+    for name, case in ALL.items():
         torch.set_default_dtype(torch.bfloat16 if {"half", "adapted"} & {*case} else torch.float32)
         found[name] = Model(case)
     models = Models(found).to("cuda")
     for name, one in models.items():
         for of, parameter in one.named_parameters():
-            parameter.requires_grad_("adapted" not in CASES[name] or of.endswith(("a.weight", "b.weight")))
+            parameter.requires_grad_("adapted" not in ALL[name] or of.endswith(("a.weight", "b.weight")))
     optimizer = torch.optim.AdamW([one for one in models.parameters() if one.requires_grad], fused=True)
     words = torch.randint(VOCAB, (SEQUENCES, SEQ), device="cuda")
     for _ in range(3):
-        for name in CASES:
-            with torch.autocast("cuda", torch.bfloat16, enabled=not {"half", "wide"} & {*CASES[name]}):
+        for name in ALL:
+            with torch.autocast("cuda", torch.bfloat16, enabled=not {"half", "wide"} & {*ALL[name]}):
                 loss = models(name, words)
             loss.backward()
         optimizer.step()

@@ -39,7 +39,10 @@ TOKENS = program.SEQUENCES * program.SEQ
 KEPT, MOVED, KERNELS, FEW = 0.005, 0.03, 0.15, 3
 """How far bytes that are kept, bytes that are moved, and kernels may be off, and how many of these in any case: numbers
 of a row or a head, and what works on them, are left out."""
-TYPES = {"gpt2": "gpt2", "neox": "gpt_neox", "mixtral": "mixtral", "qwen3": "qwen3", "olmo2": "olmo2"}
+TYPES = {
+    "gpt2": "gpt2", "neox": "gpt_neox", "mixtral": "mixtral", "qwen3": "qwen3", "olmo2": "olmo2", "exaone4": "exaone4",
+    "cohere": "cohere", "phi": "phi", "nemotron": "nemotron", "olmo": "olmo",
+}  # fmt: skip
 GROUPS = {
     "norms and sums": "norm|residual sum|sums of gradients of one input",
     "heads and casts": "norms of queries and keys|rotary embedding|joined gradients|repeated keys and values|"
@@ -71,9 +74,12 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Captured:
 
 def described(name: str) -> Transformer:
     """The model of a case."""
-    case, of = CASES[name], name.partition("_")[0]
+    case, of = program.ALL[name], name.partition("_")[0]
     plain, experts = "plain" in case, "experts" in case
     turned, norms = case.get("turned", 1.0), {"normed_heads": "head", "normed_rows": "full"}
+    placed = "output" if "normed_outputs" in case else "sandwich" if "sandwiched" in case else "pre"
+    written = "relu2" if "squared" in case else "gelu" if "parallel" in case else "gelu_new"
+    activation = written if plain else "silu"
     return Transformer(
         name=name, layers=program.LAYERS, hidden=program.HIDDEN, vocab=program.VOCAB, model_type=TYPES.get(of, "llama"),
         attention=Attention(
@@ -83,11 +89,12 @@ def described(name: str) -> Transformer:
         ),
         mlp=None if experts else Mlp(
             ffn=program.FFN, gated=not plain, in_bias=plain, out_bias=plain,
-            activation="silu" if not plain else "gelu" if "parallel" in case else "gelu_new",
+            activation=activation,
         ),
         experts=Experts(experts=program.EXPERTS, top_k=program.TOP_K, ffn=program.FFN) if experts else None,
-        norm="layernorm" if plain else "rmsnorm", parallel_block="parallel" in case, parallel_norms=2,
-        norm_placement="output" if "normed_outputs" in case else "pre", max_positions=program.SEQ,
+        norm="layernorm" if plain or {"centred", "copied"} & {*case} else "rmsnorm", norm_placement=placed,
+        parallel_block=bool({"parallel", "shared"} & {*case}), parallel_norms=1 if "shared" in case else 2,
+        max_positions=program.SEQ,
         positions="rotary" if turned else "learned", rotary=Rotary(share_frac=turned) if turned else None,
     )  # fmt: skip
 
@@ -95,7 +102,7 @@ def described(name: str) -> Transformer:
 @cache
 def question(name: str) -> tuple[Transformer, Any, Any]:
     """(model, layout, recipe) of a case."""
-    case, model = CASES[name], described(name)
+    case, model = program.ALL[name], described(name)
     half = {"optimizer": "adamw-bf16", "gradient_B": 2.0, "parameter_B": 2.0} if "half" in case else {}
     if "wide" in case:
         half = {"dtype": "fp32", "optimizer": "adamw-no-master", "gradient_B": 4.0, "parameter_B": 4.0}
@@ -153,7 +160,7 @@ def _unspread(before: Operation | None, one: Operation) -> str:
 
 def weights_of(name: str) -> set[tuple[int, ...]]:
     """Shapes of parameters, matrices either way."""
-    model = program.Model(CASES[name])
+    model = program.Model(program.ALL[name])
     found = {tuple(one.shape) for one in model.parameters()}
     return found | {shape[::-1] for shape in found}
 
@@ -182,7 +189,7 @@ PRODUCTS = ("query", "key", "value", "query_key_value", "out", "gate", "up", "do
 weights_of_cached = cache(weights_of)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "wide" not in case])
+@pytest.mark.parametrize("name", [name for name, case in program.ALL.items() if "wide" not in case])
 def test_what_waits_for_the_backward_pass(captured: Captured, name: str) -> None:
     model, grid, recipe = question(name)
     (kind,) = set(Job(model, recipe, 1).kinds)

@@ -171,13 +171,14 @@ def test_gpt2_has_the_function_of_its_class() -> None:
 
 
 def test_values_of_a_joint_product_keep_queries_and_keys_alive() -> None:
-    """Phi-3 slices what one linear layer gives (modeling_phi3.py); Llama's layers are three."""
+    """Phi-3 slices what one linear layer gives, and joins heads anew (modeling_phi3.py); Llama's layers are three."""
     named = {}
     for kind in ("phi3", "llama"):
         model = replace(MODEL, model_type=kind)
         one = piece(Recipe.by("trl", seq=512, batch=1), Layout().grid(), model)
         named[kind] = {kept.name for kept in kept_tensors(model, one)}
-    assert named["phi3"] - named["llama"] == {"queries before rotary embedding", "keys before rotary embedding"}
+    before = {"queries before rotary embedding", "keys before rotary embedding"}
+    assert named["phi3"] - named["llama"] == before | {"attention output by token"}
 
 
 def _kept(model: Transformer, **words: object) -> dict[str, float]:

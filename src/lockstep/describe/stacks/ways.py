@@ -34,7 +34,8 @@ from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.saved import FORMATS, Saved
 
 TRAITS = (
-    "rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "interpreted", "no_autocast", "unquantised",
+    "rmsnorm", "trained", "autocast", "unfused", "unstretched", "gelu_new", "relu2", "interpreted", "no_autocast",
+    "unquantised",
     "nf4", "scaled", "fp32_adapters", "compiled", "torch_context",
 )  # fmt: skip
 """Of a model: its norm, its activation, no factor on sines and cosines. Of a recipe: whether the model's own weights

@@ -160,10 +160,26 @@ def layer_rows(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Ro
 
     The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
     """
-    yield _hidden("layer input", model, piece, FULL)
-    yield from _wider("layer input in fp32", model, piece, FULL)
+    yield from _input(model, piece)
     yield from rows_of(model, piece, kind, layer_operations(model, kind))
     yield from _beside(model, piece, kind)
+
+
+def _input(model: Transformer, piece: Piece) -> Iterator[Row]:
+    """The layer's input, which recomputation always keeps. Nothing else reads it where LayerNorm is written out, nor of
+    an fp32 stream where norms follow the blocks, as products read casts.
+    """
+    rows = [_hidden("layer input", model, piece, FULL), *_wider("layer input in fp32", model, piece, FULL)]
+    centred = piece.written and modules_of(model.model_type).centred_norms
+    unread = np.logical_or(centred, np.logical_and(piece.wide_stream, model.norm_placement == "output"))
+    if not np.any(unread):
+        yield from rows
+        return
+    for row in rows:
+        yield replace(row, token_B=np.where(unread, 0.0, row.token_B))
+        yield replace(
+            row, name=f"{row.name}, recomputed from", token_B=np.where(unread, row.token_B, 0.0), kept_from=FULL
+        )
 
 
 def rows_of(model: Transformer, piece: Piece, kind: LayerKind, operations: Sequence[Operation]) -> Iterator[Row]:
@@ -236,16 +252,24 @@ def _of_slot(model: Transformer, piece: Piece, slot: str, one: Operation, more_B
 
 def _of_norms(model: Transformer, piece: Piece, kind: LayerKind, one: Operation) -> Iterator[Row]:
     """What norms keep beyond their input; of an fp32 stream the first one keeps the layer's input itself."""
-    norms = model.norms_of(kind)
+    norms, known = model.norms_of(kind), modules_of(model.model_type)
+    if piece.written and known.centred_norms:
+        yield Row("norms: centred twice, and scaled, in fp32", 3.0 * norms * model.hidden * FP32_B, "sequence")
+        return
+    if piece.written and known.copied_norms:
+        copied_B = (FP32_B - piece.element_B) * np.logical_not(piece.wide_stream)
+        yield Row("norms: their input in fp32", norms * model.hidden * copied_B, "sequence")
     first = model.norm_placement != "output"
     copies = norms - np.where(np.logical_or(piece.wide_base, piece.wide_stream), 1 * first, 0)
-    wide = np.logical_not(piece.wide_stream) * (modules_of(model.model_type).wide_norms and piece.element_B < FP32_B)
+    # Norms behind blocks read what products give, which is half precision in an fp32 stream too.
+    behind = {"output": norms, "sandwich": norms // 2}.get(model.norm_placement, 0)
+    halves = np.where(piece.wide_stream, behind / norms, 1.0) * (known.wide_norms and piece.element_B < FP32_B)
     for slot, count in (("norm", copies), ("norm_weight", norms)):
-        wider_B = (FP32_B - piece.element_B) * wide * (slot == "norm_weight")
+        wider_B = (FP32_B - piece.element_B) * halves * (slot == "norm_weight")
         yield from _saved(piece, slot, "norms", count * model.hidden, "sequence", one.modules, wider_B)
     # Besides the layer's input, what other norms read and, for gradients of their weights, what they give.
-    others = 0 if model.parallel_block else norms - 1
-    again = norms * bool(piece.saves.get("norm_weight")) + others * (not piece.saves.get("norm"))
+    others = 0 if model.parallel_block else max(norms - behind - 1, 0)
+    again = (norms - behind) * bool(piece.saves.get("norm_weight")) + others * (not piece.saves.get("norm"))
     yield from _wider("norms of the fp32 stream", model, piece, times=again)
 
 
@@ -272,9 +296,10 @@ def _heads(model: Transformer, piece: Piece, kind: LayerKind, reads: Sequence[Te
     if piece.joint_qkv and turned and not (piece.repeated_heads and attention.kv_heads < attention.heads):
         yield Tensor("queries before rotary embedding", query.numbers, "tp")
         yield Tensor("keys before rotary embedding", key.numbers, "kv")
-        if model.rotary is not None and model.rotary.share_frac < 1.0 and piece.adapters is None:
-            # Heads that are joined lie head by head, and so does what comes out: the product reads a copy.
-            yield Tensor("attention output by token", attention.out_width, "tp")
+    parted = model.rotary is not None and (model.rotary.share_frac < 1.0 or model.model_type == "phi3")
+    if turned and parted and (piece.written or piece.joint_qkv) and piece.adapters is None:
+        # Heads that are joined lie head by head, and so does what comes out: the product reads a copy.
+        yield Tensor("attention output by token", attention.out_width, "tp")
     if not piece.repeated_heads or attention.kv_heads >= attention.heads:
         yield from reads
         return
@@ -310,7 +335,8 @@ def _beside(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
         gated = kind.block == "dense" and model.mlp is not None and model.mlp.gated
         gated = gated and "gate_up" not in modules_of(model.model_type).joint
         # One of them is the output of a norm, where one comes before.
-        more = 2 * (kind.attends and not piece.joint_qkv) + gated + (model.norm_placement == "output")
+        both = model.norm_placement == "output" or (model.parallel_block and model.parallel_norms == 1)
+        more = 2 * (kind.attends and not piece.joint_qkv) + gated + both
         yield Row("casts of products", model.hidden * piece.element_B * more * piece.own_casts, "sequence")
     if "op" in piece.recompute_modules:
         yield from _by_operation(model, piece, kind)

@@ -35,6 +35,10 @@ class Modules:
     """The router reads an fp32 copy, and weighs what experts give in fp32."""
     wide_norms: bool = False
     """Norms multiply by their weights in fp32."""
+    centred_norms: bool = False
+    """LayerNorm is written out: what is less its mean twice, and what it is scaled to, wait in fp32."""
+    copied_norms: bool = False
+    """LayerNorm reads an fp32 copy."""
 
     @property
     def of_linear_layers(self) -> Modules:
@@ -58,7 +62,8 @@ def modules_of(model_type: str, release: int = 5) -> Modules:
         reached = not kinds or model_type in listed["linear_4"]
         return Modules(joint, "apart" if reached else kinds[0], model_type in listed["routers_4"])
     experts = next(iter(kinds), "apart")
-    wide = (model_type in _table()[part]["wide"] for part in ("experts", "norms"))
+    norms = _table()["norms"]
+    wide = (model_type in one for one in (listed["wide"], norms["wide"], norms["centred"], norms["copied"]))
     return Modules(joint, experts, experts == "summed" or model_type in listed["routers"], *wide)
 
 

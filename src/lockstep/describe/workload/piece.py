@@ -140,6 +140,8 @@ class Piece:
     """Bytes of a score while gradients are made of a softmax that is not fused with its products."""
     joint_qkv: bool = False
     """Values are a view of what one product makes of queries, keys and values."""
+    written: bool = False
+    """Layers run as transformers' classes write them."""
     repeated_heads: bool = False
     """Keys and values are as wide as the queries."""
     wide_base: Number | Truth = False

@@ -84,6 +84,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
         weighed_B=_weighed_B(recipe, grid, model, ways["permutation"]),
         scored_B=ways["scores"].numbers.get("passing_B", 0.0) * (not recipe.flash_attention),
         joint_qkv=recipe.habits.joint_qkv or (recipe.habits.own_projections and one_product(recipe, model, "qkv")),
+        written=ways["rotary"].name == "written",
         repeated_heads=repeats_heads(recipe),
         wide_base=wide_base(recipe, grid, model.norm),
         fused_elementwise=recipe.fused_elementwise,

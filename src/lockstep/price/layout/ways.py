@@ -46,6 +46,7 @@ def _traits(recipe: Recipe, model: Transformer) -> set[str]:
         "rmsnorm": model.norm == "rmsnorm",
         "unstretched": not _stretched(model.rotary),
         "gelu_new": mlp is not None and mlp.activation == "gelu_new",
+        "relu2": mlp is not None and mlp.activation == "relu2",
     }
     return recipe_traits(recipe) | {trait for trait, held in known.items() if held}
 
