@@ -277,6 +277,26 @@ def test_values_of_data_are_known_and_numbers_are_finite(captured: Captured) -> 
     assert "False" in answers
 
 
+NUMBERS = """
+import torch
+net = torch.nn.Linear(64, 64)
+net.temperature = torch.nn.Parameter(torch.tensor([0.5]))
+net.register_buffer("shift", torch.tensor(2.0))
+net = net.to("cuda")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    loss = (net(torch.randn(8, 64, device="cuda")) * net.temperature + net.shift).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_parameters_made_of_numbers_move_to_the_card(captured: Captured) -> None:
+    found = captured(program=NUMBERS).captured
+    assert found.by_category["parameters"] >= 4 * (64 * 64 + 64 + 1)
+
+
 CLOSURE = """
 import copy, os, sys, torch
 net = copy.deepcopy(torch.nn.Linear(64, 64)).to("cuda")

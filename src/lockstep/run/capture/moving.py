@@ -30,9 +30,16 @@ def swapping(old: Callable[..., None]) -> Callable[..., None]:
     """
 
     def forget(one: torch.Tensor) -> None:
-        for known in weakref.getweakrefs(one):
-            if isinstance(known, weakref.KeyedRef) and isinstance(one, FakeTensor):
-                one.fake_mode.fake_tensor_converter.meta_converter.tensor_memo.pop(known.key, None)
+        if not isinstance(one, FakeTensor):
+            return
+        converter, kept = one.fake_mode.fake_tensor_converter, weakref.getweakrefs(one)
+        for known in kept:
+            if isinstance(known, weakref.KeyedRef):
+                converter.meta_converter.tensor_memo.pop(known.key, None)
+        if any(type(known) is weakref.ref for known in kept):
+            # One that was made of numbers (`torch.tensor(0.5)`).
+            for those in converter.constant_storage_mapping.values():
+                those[:] = [known for known in those if known() is not one]
 
     def swap(one: torch.Tensor, other: torch.Tensor) -> None:
         forget(one)
