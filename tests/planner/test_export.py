@@ -18,6 +18,7 @@ from lockstep.decide.planner.estimate import Estimate, estimate
 from lockstep.decide.planner.export import CHOICES, TARGETS, export
 from lockstep.decide.planner.export.torchtitan import SCHEDULES
 from lockstep.decide.planner.plan import plan
+from lockstep.decide.planner.robust import SAFE_FRAC
 from lockstep.decide.planner.runnable import best_for
 from lockstep.decide.planner.search import NEAR_FRAC
 from lockstep.decide.planner.software import SOFTWARE
@@ -440,7 +441,8 @@ def test_an_unexportable_best_layout_is_replaced_and_a_chosen_one_refused() -> N
         export(best, "torchtitan")
     answer = lockstep.export(*question, batch=64, to="torchtitan").to_dict()
     assert answer["planned"] == {"layout": best.layout.to_dict(), "step_time_s": best.step_time_s}
-    assert answer["step_time_s"] >= (1 - NEAR_FRAC) * best.step_time_s
+    # The robust choice gives up so much for memory that surely suffices, which torchtitan's layouts may not have.
+    assert answer["step_time_s"] * (1 + SAFE_FRAC) * (1 + NEAR_FRAC) >= best.step_time_s
     assert f"# the planner's best layout is {best.layout}" in answer["text"]
     assert ("longer" in answer["text"]) == (answer["step_time_s"] >= best.step_time_s)
     assert ("less than the robust choice" in answer["text"]) == (answer["step_time_s"] < best.step_time_s)

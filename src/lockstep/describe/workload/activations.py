@@ -225,7 +225,7 @@ def _of_operation(
         # Clamped gate, its product with the sigmoid, and up plus one (transformers 5.24, modeling_gpt_oss.py).
         numbers = 3 * model.experts.top_k * model.experts.ffn
         size_B = piece.element_B + wider_expert_B(model, piece)
-        yield Row("expert clamped gate and up", numbers * size_B, "inner", piece.kept_up_to("moe_act"))
+        yield Row("expert clamped gate and up", numbers * size_B, "inner", piece.kept_up_to("moe", "moe_act"))
 
 
 def _saved(
@@ -275,16 +275,16 @@ def _of_norms(model: Transformer, piece: Piece, kind: LayerKind, one: Operation)
 
 def _of_experts(model: Transformer, experts: Experts, piece: Piece, one: Operation) -> Iterator[Row]:
     """Router probabilities in fp32, and what experts give or, where weights multiply it within, their function."""
-    yield Row("router probabilities", experts.experts * FP32_B, "sequence")
+    yield Row("router probabilities", experts.experts * FP32_B, "sequence", piece.kept_up_to("moe"))
     if modules_of(model.model_type).wide_router and piece.saves.get("permutation") and piece.adapters is None:
         copied_B = FP32_B * (piece.element_B < FP32_B) * np.logical_not(piece.wide_stream)
-        yield Row("router input in fp32", model.hidden * copied_B, "sequence")
+        yield Row("router input in fp32", model.hidden * copied_B, "sequence", piece.kept_up_to("moe"))
     if piece.saves.get("permutation"):
         yield from _of_slot(model, piece, "permutation", one)
     elif not experts.gated and experts.activation != "relu2":
         # Routing weights multiply it, in one kernel with gated SiLU or squared ReLU alone (Megatron Core 0.14, mlp.py).
         activated_B = experts.top_k * experts.ffn * piece.element_B
-        yield Row("expert activated", activated_B, "inner", piece.kept_up_to("moe_act"))
+        yield Row("expert activated", activated_B, "inner", piece.kept_up_to("moe", "moe_act"))
 
 
 def _heads(model: Transformer, piece: Piece, kind: LayerKind, reads: Sequence[Tensor]) -> Iterator[Tensor]:

@@ -244,6 +244,9 @@ def _again(model: Transformer, seq: Number, kind: LayerKind, counting: str, modu
         attention_projections=products["attention"],
         attention_core=_core(model, seq, kind, counting) if core else 0,
         mlp=products["mlp"],
+        router=products["router"],
+        routed_experts=products["routed_experts"],
+        shared_experts=products["shared_experts"],
     )
 
 

@@ -27,6 +27,9 @@ from lockstep.describe.workload.weights import layer_weights
 
 QKV, KV, UP = "queries, keys and values", "keys and values", "up and gate"
 NAMES = {"dense": "", "experts": "expert ", "shared": "shared "}
+AGAIN = {"dense": ("mlp",), "experts": ("moe",), "shared": ("moe", "shared_experts")}
+"""Modules of selective recomputation that everything inside a block belongs to."""
+EXCHANGED = "rows to experts and back"
 LABELS = {"dense": "mlp", "experts": "expert", "shared": "shared expert"}
 """Of blocks, what names of their operations and of what they keep begin with."""
 ROWS_OF: dict[str, Rows] = {"experts": "experts"}
@@ -231,7 +234,7 @@ def _feed_forward(
 ) -> Iterator[Operation]:
     """Products of a block, and the function between them."""
     prefix, rows = NAMES[part], ROWS_OF.get(part, "tokens")
-    routed, again = part != "dense", () if part != "dense" else ("mlp",)
+    routed, again = part != "dense", AGAIN[part]
     for name in ("gate", "up") if block.gated else ("up",):
         read = () if part == "experts" else inputs  # Experts read rows that are brought to them.
         found = _product(products[prefix + name], part, rows, beside=prefix + UP, modules=again, reads=read)
@@ -240,7 +243,7 @@ def _feed_forward(
     yield Operation(
         name=f"{prefix}activation", does="gate" if block.gated else "activation", part=part, rows=rows,
         widths=(Width(ffn, "expert" if rows == "experts" else "tensor"),),
-        modules=("moe_act",) if routed else ("mlp", "mlp_act", "op"), reads=kept,
+        modules=(*again, "moe_act") if routed else (*again, "mlp_act", "op"), reads=kept,
     )  # fmt: skip
     yield _product(products[f"{prefix}down"], part, rows, modules=again, edge="" if routed else "last", reads=down)
 
@@ -267,22 +270,23 @@ def _experts(
     model: Transformer, moe: Experts, products: dict[str, Weight], inputs: tuple[Tensor, ...]
 ) -> Iterator[Operation]:
     """A router, experts that some rows visit, and those that all visit."""
-    yield replace(_product(products["router"], "router", "stream"), reads=inputs)
-    yield Operation(name="choice of experts", does="choice", part="router")
+    yield replace(_product(products["router"], "router", "stream"), reads=inputs, modules=("moe",))
+    yield Operation(name="choice of experts", does="choice", part="router", modules=("moe",))
     yield from _feed_forward(moe, moe.ffn, "experts", products, inputs)
     if moe.out_bias:
-        yield Operation(name="clamped gate and up", does="clamped", part="experts", modules=("moe_act",))
+        yield Operation(name="clamped gate and up", does="clamped", part="experts", modules=("moe", "moe_act"))
     yield Operation(
-        name="rows to experts and back", does="exchanged rows", part="experts", rows="experts",
+        name=EXCHANGED, does="exchanged rows", part="experts", rows="experts", modules=("moe",),
         widths=(Width(model.hidden),),
-        reads=(Tensor("expert input", moe.top_k * model.hidden, "rows", held="input", for_weights=True),),
+        reads=(Tensor("expert input", moe.top_k * model.hidden, "rows", EXCHANGED, "input", for_weights=True),),
     )  # fmt: skip
     if moe.shared_ffn:
         yield from _feed_forward(moe, moe.shared_ffn, "shared", products, inputs)
     if moe.shared_gate:
         yield Operation(
             name="gate of shared experts", does="output gate", part="shared", rows="stream",
-            widths=(Width(model.hidden),), reads=(Tensor("shared expert output", model.hidden, "sequence"),),
+            widths=(Width(model.hidden),), modules=AGAIN["shared"],
+            reads=(Tensor("shared expert output", model.hidden, "sequence", "shared down"),),
         )  # fmt: skip
 
 

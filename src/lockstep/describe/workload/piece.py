@@ -27,6 +27,8 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
     layernorm     outputs of the norms before attention, feed-forward block and latent projections
     mla_up_proj   queries, keys and values made from the latents of multi-head latent attention
     mlp           everything inside dense feed-forward blocks
+    moe           everything inside blocks with experts, whose exchange runs again too
+    shared_experts  everything inside shared experts
     moe_act       outputs of the activation function in routed and shared experts
     context       the attention's output (MaxText's policies without context, beside core_attn)
     out_proj      the sum of the residual stream and the output projection (MaxText's save_qkv_proj, with context)
@@ -55,7 +57,10 @@ from lockstep.describe.workload.weight import Weight
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
-MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "context", "out_proj", "mlp_act", "op")
+MODULES = (
+    "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "moe_act", "context", "out_proj",
+    "mlp_act", "op",
+)  # fmt: skip
 Recompute: TypeAlias = str | Whole
 """A word of RECOMPUTE, its code, or an array of codes."""
 

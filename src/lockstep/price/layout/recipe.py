@@ -108,8 +108,8 @@ class Recipe(Brief):
     dispatch_B: float | None = None
     """Bytes per element of tokens sent to experts, and of gradients sent there; None means as activations."""
     recompute_modules: tuple[str, ...] = ("core_attn",)
-    """What selective recomputation computes again: core_attn, layernorm, mla_up_proj, mlp, moe_act (Megatron Core's
-    words, see `describe/workload/piece.py`); a module that the model does not have changes nothing."""
+    """What selective recomputation computes again: core_attn, layernorm, mla_up_proj, mlp, moe, shared_experts, moe_act
+    (Megatron Core's words, see `describe/workload/piece.py`); a module that the model does not have changes nothing."""
     recompute_layers: int = 0
     """Layers of every stage, or chunk, that full recomputation runs again, the others keeping all (Megatron-LM's method
     block); 0 for all of them."""

@@ -216,15 +216,17 @@ def again_frac(shard: Shard) -> Number:
 
 
 def _block_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """Tensor-parallel traffic that selective recomputation repeats: of a dense block one round's share of the forward
-    pass; per operation the gathers, as torchtitan keeps what reductions give and not what gathers give (`_save_list`),
-    beside half of the products that read them, which it keeps the other half of.
+    """Traffic that selective recomputation repeats: the exchange of experts; of a dense block one round's share of the
+    forward pass; per operation the gathers, as torchtitan keeps what reductions give and not what gathers give
+    (`_save_list`), beside half of the products that read them, which it keeps the other half of.
     """
     modules, selective = shard.recipe.recompute_modules, np.where(shard.grid.recompute == SELECTIVE, 1.0, 0.0)
     inside = tuple(one for one in forward if one.part == "tp")
     if "op" in modules:
         gathers = (one.only("all-gather") for one in inside)
         return tuple(replace(one, kernels_s=0.5 * one.kernels_s) * selective for one in gathers if one.flows)
+    if "moe" in modules and kind.block == "experts":
+        return tuple(one * selective for one in forward if one.part in ("ep", "etp"))
     if "mlp" not in modules or kind.block != "dense":
         return ()
     return tuple(one * (selective / tensor_rounds(shard.model, kind)) for one in inside)

@@ -126,6 +126,8 @@ def recomputed_modules(recipe: Recipe, model: Transformer) -> tuple[str, ...]:
     lacking = {
         "mla_up_proj": model.attention.latent is None,
         "mlp": not model.num_dense_layers,
+        "moe": model.experts is None,
+        "shared_experts": model.experts is None or not model.experts.shared_ffn,
         "moe_act": model.experts is None,
     }
     return tuple(module for module in recipe.recompute_modules if not lacking.get(module, False))

@@ -20,6 +20,8 @@ NO_STAGES = "there are no pipeline stages here; give --pp above 1"
 MODULES = {
     "mla_up_proj": ("latent attention", lambda about: about.latent),
     "mlp": ("dense feed-forward blocks", lambda about: about.dense_blocks),
+    "moe": ("experts", lambda about: about.job.num_experts),
+    "shared_experts": ("shared experts", lambda about: about.shared_experts),
     "moe_act": ("experts", lambda about: about.job.num_experts),
 }
 """Modules to recompute that not every model has: what they belong to, and whether a model has it."""
@@ -61,6 +63,12 @@ class About:
         """Whether any layer of the model has a dense feed-forward block."""
         model = self.job.transformer
         return bool(model and model.num_dense_layers)
+
+    @property
+    def shared_experts(self) -> bool:
+        """Whether the model has experts that every token visits."""
+        model = self.job.transformer
+        return bool(model and model.experts and model.experts.shared_ffn)
 
     @property
     def exchange_hides(self) -> bool:

@@ -357,8 +357,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Modules that --recompute selective runs again: core_attn, layernorm, mla_up_proj, mlp, moe_act "
-            "(Megatron), context, out_proj, mlp_act (MaxText), op (torchtitan's selective).",
+            "Modules that --recompute selective runs again: core_attn, layernorm, mla_up_proj, mlp, moe, "
+            "shared_experts, moe_act (Megatron), context, out_proj, mlp_act (MaxText), op (torchtitan's selective).",
             default="core_attn",
         ),
         Field("recompute_modules", _modules),
