@@ -1,0 +1,121 @@
+"""`Engine`: one copy of a model that generates: the devices that it is cut over, its formats, and its limits.
+
+    devices = tp * dp * pp          attention is cut over tp ranks and repeated over dp groups of sequences;
+                                    experts are divided over ep of the tp * dp ranks of a stage, cut inside by the rest
+
+Formats say what is stored: weights of matrices, and keys and values. Tables of embeddings, norms and routers stay in
+bf16, as engines keep them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockstep.base.errors import BadInput, UnknownName
+from lockstep.describe.hardware import Cluster
+from lockstep.describe.workload import Transformer
+
+WEIGHT_FORMATS = {
+    "bf16": (2.0, "bf16"),
+    "fp16": (2.0, "fp16"),
+    "fp8": (1.0, "fp8"),
+    "nvfp4": (0.5 + 1 / 16, "fp4"),
+    "mxfp4": (0.5 + 1 / 32, "bf16"),
+}
+"""Bytes per element, scales included (a byte per 16 elements of nvfp4, per 32 of mxfp4), and the format of the product:
+that of the weights, or bf16 where these are widened on chip (mxfp4, as gpt-oss is released: github.com/openai/gpt-oss,
+README, "MXFP4 quantization")."""
+KV_FORMATS = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+"""Bytes per element of a key or value."""
+WIDE_B = 2.0
+"""Bytes per element of what stays in bf16: activations, tables, norms, routers, the head."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One copy of a model that generates."""
+
+    model: Transformer
+    cluster: Cluster
+    """Its devices or more: the first `devices` of them are an engine's."""
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    """Groups of sequences that attention is repeated over (data-parallel attention)."""
+    ep: int = 1
+    """Ranks among which experts are divided."""
+    weights_dtype: str = "bf16"
+    experts_dtype: str = ""
+    """Format of routed experts; as the other weights where it is empty."""
+    kv_dtype: str = "bf16"
+    memory_frac: float = 0.9
+    """Share of a device's memory that weights, working memory and the pool of keys and values may take."""
+    most_sequences: int = 1024
+    """Sequences in flight at most."""
+    pass_tokens: int = 8192
+    """Tokens of one pass at most; longer prefills are cut into chunks."""
+
+    def __post_init__(self) -> None:
+        for name in ("tp", "pp", "dp", "ep", "most_sequences", "pass_tokens"):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise BadInput(f"must be a whole number of at least 1, got {number!r}", name)
+        if not 0 < self.memory_frac <= 1:
+            raise BadInput(f"must be above 0 and at most 1, got {self.memory_frac:g}", "memory_frac")
+        for name, known in (("weights_dtype", WEIGHT_FORMATS), ("kv_dtype", KV_FORMATS)):
+            if getattr(self, name) not in known:
+                raise UnknownName("number format", getattr(self, name), known, name)
+        if self.experts_dtype and self.experts_dtype not in WEIGHT_FORMATS:
+            raise UnknownName("number format", self.experts_dtype, WEIGHT_FORMATS, "experts_dtype")
+        self._check_layout()
+
+    def _check_layout(self) -> None:
+        """Raises BadInput where the layout cannot be."""
+        model = self.model
+        if not model.attention.causal or model.encoder_layers:
+            raise BadInput(f"{model.name} does not generate text: its attention is not causal", "model")
+        if self.devices > self.cluster.num_devices:
+            raise BadInput(
+                f"an engine of tp={self.tp} x dp={self.dp} x pp={self.pp} needs {self.devices} devices, there are "
+                f"{self.cluster.num_devices}",
+                "tp",
+            )
+        if model.attention.heads % self.tp:
+            raise BadInput(f"tp={self.tp} does not divide {model.attention.heads} attention heads", "tp")
+        if self.pp > model.layers:
+            raise BadInput(f"pp={self.pp} is more than the {model.layers} layers of {model.name}", "pp")
+        experts = model.experts.experts if model.experts else 0
+        if self.ep > 1 and (not experts or experts % self.ep or self.stage_ranks % self.ep):
+            raise BadInput(
+                f"ep={self.ep} must divide the {experts} experts of {model.name} and the {self.stage_ranks} ranks of a "
+                "stage",
+                "ep",
+            )
+
+    @property
+    def stage_ranks(self) -> int:
+        """Ranks of one stage."""
+        return self.tp * self.dp
+
+    @property
+    def devices(self) -> int:
+        """Devices of the engine."""
+        return self.stage_ranks * self.pp
+
+    @property
+    def experts_tp(self) -> int:
+        """Ranks that one expert is cut over."""
+        return self.stage_ranks // self.ep
+
+    def format_of(self, category: str) -> tuple[float, str]:
+        """Bytes per element of a category of weights, and the format that its products run in."""
+        if category in ("embedding", "positions", "norms", "router", "head"):
+            return WIDE_B, "bf16"
+        if category == "routed_experts" and self.experts_dtype:
+            return WEIGHT_FORMATS[self.experts_dtype]
+        return WEIGHT_FORMATS[self.weights_dtype]
+
+    @property
+    def kv_B(self) -> float:
+        """Bytes per element of a key or value."""
+        return KV_FORMATS[self.kv_dtype]
