@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lockstep.base.types.arrays import Number
+from lockstep.base.types.arrays import Floats, Number, Whole
 from lockstep.describe.workload.kind import LayerKind
 from lockstep.price.generation import attention, exchange, experts, products
 from lockstep.price.generation.engine import WIDE_B, Engine
@@ -54,24 +54,32 @@ class Passes:
                 found[kind.window] = found.get(kind.window, 0.0) + own
         return found
 
-    def tokens_s(self, tokens: Number, rows: Number | None = None) -> Number:
-        """A(m): seconds of a pass of `tokens`, of which `rows` (all) get logits; without attention to any context."""
-        engine = self.engine
-        parts = np.asarray(tokens, dtype=float) / engine.pp
-        here = parts / engine.dp
-        found: Number = 0.0
+    @cached_property
+    def _body_s(self) -> Floats:
+        """Seconds of the layers, by tokens of a pass."""
+        engine, found = self.engine, np.zeros(1)
+        parts = np.arange(engine.pass_tokens + engine.most_sequences + 1) / engine.pp
         for kind, times in self.kinds.items():
-            found = found + times * self._layer_s(kind, here, parts)
-        logits = here if rows is None else np.asarray(rows, dtype=float) / engine.pp / engine.dp
-        head_s = sum(one.seconds(engine, logits) for one in products.head_products(engine))
-        return engine.pp * (found + head_s + exchange.stages_s(engine, here))
+            found = found + times * self._layer_s(kind, parts / engine.dp, parts)
+        return engine.pp * (found + exchange.stages_s(engine, parts / engine.dp))
 
-    def step_s(self, sequences: Number, contexts: dict[int, Number]) -> Number:
+    @cached_property
+    def _head_s(self) -> Floats:
+        """Seconds of what follows the layers, by sequences that get logits."""
+        engine = self.engine
+        rows = np.arange(len(self._body_s)) / engine.pp / engine.dp
+        return engine.pp * np.sum([one.seconds(engine, rows) for one in products.head_products(engine)], axis=0)
+
+    def tokens_s(self, tokens: Whole, rows: Whole | None = None) -> Number:
+        """A(m): seconds of a pass of `tokens`, of which `rows` (all) get logits; without attention to any context."""
+        return self._body_s[tokens] + self._head_s[tokens if rows is None else rows]
+
+    def step_s(self, sequences: Whole, contexts: dict[int, Number]) -> Number:
         """Seconds of a decode step; `contexts` are the tokens that sequences read together, by window."""
         read_s = sum(rate * contexts[window] for window, rate in self.context_s.items())
         return self.tokens_s(sequences) + read_s
 
-    def equal_step_s(self, sequences: Number, context: Number) -> Number:
+    def equal_step_s(self, sequences: Whole, context: Number) -> Number:
         """Seconds of a decode step of sequences that all have the same context."""
         reach = {window: np.minimum(context, window) if window else context for window in self.context_s}
         return self.step_s(sequences, {window: sequences * each for window, each in reach.items()})
@@ -83,15 +91,13 @@ class Passes:
             one_s = one_s + times * attention.prefill_s(self.engine, kind, tokens, past)
         return one_s * prompts / self.engine.dp
 
-    def prefill_s(self, prompts: Number, tokens: Number, beside: Number = 0.0, past: Number = 0.0) -> Number:
+    def prefill_s(self, prompts: Whole, tokens: Whole, beside: Whole = 0, past: Whole = 0) -> Number:
         """Seconds that so many prompts add to a decode step of `beside` sequences; chunks are whole passes."""
-        new = np.asarray(prompts * tokens, dtype=float)
-        room = self.engine.pass_tokens
-        full = np.floor(new / room)
-        rest = new - full * room
-        first = np.where(rest > 0, self.tokens_s(beside + rest, beside + prompts), 0.0)
-        first = first - np.where(np.asarray(beside) > 0, np.where(rest > 0, self.tokens_s(beside), 0.0), 0.0)
-        return first + full * self.tokens_s(room, prompts) + self.prompt_s(prompts, tokens, past)
+        full, rest = np.divmod(prompts * tokens, self.engine.pass_tokens)
+        rows = np.minimum(prompts, self.engine.most_sequences)
+        last_s = self.tokens_s(beside + rest, beside + rows) - np.where(np.asarray(beside) > 0, self.tokens_s(beside), 0.0)
+        whole_s = full * self.tokens_s(self.engine.pass_tokens, rows)
+        return whole_s + np.where(rest > 0, last_s, 0.0) + self.prompt_s(prompts, tokens, past)
 
     def _layer_s(self, kind: LayerKind, here: Number, parts: Number) -> Number:
         """A layer for `here` tokens of a group, `parts` of all groups of a stage."""

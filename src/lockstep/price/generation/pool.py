@@ -11,6 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from lockstep.base.types.arrays import Floats, Ints
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.workload.weight import Weight
 from lockstep.describe.workload.weights import embedding_weights, head_weights, layer_weights
@@ -44,6 +47,18 @@ class Pool:
         """Bytes that a sequence with a context holds."""
         windows_B = sum(min(context, window) * size_B for window, size_B in self.windows_B)
         return self.sequence_B + context * self.token_B + windows_B
+
+    def bytes_of(self, contexts: Ints) -> Floats:
+        """The same of every one of some sequences."""
+        found = self.sequence_B + contexts * self.token_B
+        for window, size_B in self.windows_B:
+            found = found + np.minimum(contexts, window) * size_B
+        return found
+
+    @property
+    def growth_B(self) -> float:
+        """Bytes that a sequence's next token adds at most."""
+        return self.token_B + sum(size_B for _, size_B in self.windows_B)
 
     def sequences(self, context: float) -> int:
         """Sequences with a context that the pools of all groups hold."""

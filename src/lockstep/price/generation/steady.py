@@ -39,7 +39,7 @@ class Steady:
         return self.sequences / self.token_s
 
 
-def steady(engine: Engine, sequences: int, prompt: float, response: float) -> Steady:
+def steady(engine: Engine, sequences: int, prompt: int, response: float) -> Steady:
     """The engine with `sequences` in flight, prompts and answers of so many tokens."""
     passes = Passes(engine)
     most = min(sequences, engine.most_sequences)
