@@ -62,6 +62,22 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "balance": [("balance", "--speeds", "2x310,2x125", "--batch", "64")],
     "trace": [("trace", "pipeline", "--stages", "2", "--microbatches", "2", "-o", "made.json")],
     "experts": [("experts", "--experts", "8", "--top-k", "2", "--tokens", "4096", "--ranks", "4", *LINK)],
+    "rollout": [
+        (
+            "rollout",
+            "gpt2",
+            "-c",
+            "l40s:1",
+            "--prompts",
+            "4",
+            "--prompt-tokens",
+            "16",
+            "--response",
+            "32",
+            "--group",
+            "2",
+        ),
+    ],
     "tensor": [
         ("tensor", "--ranks", "4", "--hidden", "64", "--heads", "4", "--seq", "32", "--flops", "1T", *LINK),
         ("tensor", "--ranks", "4", "--hidden", "64", "--heads", "4", "--seq", "32", "-c", "dgx-h100", "--run"),

@@ -9,7 +9,7 @@ from lockstep.check.validation.ledger import Errors, Sight, first_sight
 HEAD = """## First sight
 
 **{median} is the error to expect of a model, machine or program that Lockstep was not made beside**: the median over
-the {tables} tables of steps below of the median error of each at *first sight*, when it was asked once, before anything was
+the {tables} tables of steps below of the median error of each at *first sight*, asked once, before anything was
 changed for it. {inside} of their steps lie inside their 90 % interval. The same two numbers *in sample*, of programs
 beside whose rows the code was written and mended, are {in_sample} and {in_sample_inside}; all that follows on this page
 is in sample.

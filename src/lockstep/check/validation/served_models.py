@@ -56,15 +56,17 @@ def served_model(published: str) -> Transformer:
 def _minimax(name: str) -> Transformer:
     attention = Attention(heads=48, kv_heads=8, head_dim=128, qk_norm="full")
     experts = Experts(experts=256, top_k=8, ffn=1536, correction_bias=True)
-    shape = {"layers": 62, "hidden": 3072, "vocab": 200064, "max_positions": POSITIONS}
-    return Transformer(name=name, attention=attention, experts=experts, **shape)
+    return Transformer(
+        name=name, layers=62, hidden=3072, vocab=200064, max_positions=POSITIONS, attention=attention, experts=experts
+    )  # fmt: skip
 
 
 def _coder(name: str) -> Transformer:
     attention = Attention(heads=96, kv_heads=8, head_dim=128, qk_norm="head")
     experts = Experts(experts=160, top_k=8, ffn=2560)
-    shape = {"layers": 62, "hidden": 6144, "vocab": 151936, "max_positions": POSITIONS}
-    return Transformer(name=name, attention=attention, experts=experts, **shape)
+    return Transformer(
+        name=name, layers=62, hidden=6144, vocab=151936, max_positions=POSITIONS, attention=attention, experts=experts
+    )  # fmt: skip
 
 
 def _gemma(name: str) -> Transformer:

@@ -68,4 +68,5 @@ def _keys(tokens: Number, past: Number, reach: float) -> Number:
     whole = tokens * past + tokens * tokens / 2.0
     beyond = np.maximum(tokens + past - reach, 0.0)
     inside = np.maximum(past - reach, 0.0)
-    return whole - (beyond**2 - inside**2) / 2.0
+    found: Number = whole - (beyond**2 - inside**2) / 2.0
+    return found

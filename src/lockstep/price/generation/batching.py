@@ -5,10 +5,10 @@ Between two events the same sequences are in flight and each gets a token a step
     k A(n) + sum over windows of s_w sum over sequences of sum over j below k of min(c + j, w)
 
 At an event, answers that are complete leave; answers that wait begin, in order, while fewer than the most are in flight
-and the pool holds their contexts and has a hundredth left; their prompts add a prefill. Answers to one prompt that are in flight
-together hold it once, and it is filled in once. Where the next step has no room in the pool, the sequence that began
-last leaves it, waits before all others and is filled in again, prompt and answer so far (vLLM's preemption by
-recomputation: vllm/v1/core/sched/scheduler.py).
+and the pool holds their contexts and has a hundredth left; their prompts add a prefill. Answers to one prompt that are
+in flight together hold it once, and it is filled in once. Where the next step has no room in the pool, the sequence
+that began last leaves it, waits before all others and is filled in again, prompt and answer so far (vLLM's preemption
+by recomputation: vllm/v1/core/sched/scheduler.py).
 
 For equal lengths this is `equal.py`, exactly. n sequences in flight, c their contexts, A, s and w as in `passes.py`.
 """
@@ -25,6 +25,8 @@ from lockstep.base.types.arrays import Bools, Floats, Ints
 from lockstep.price.generation.passes import Passes
 from lockstep.price.generation.pool import Pool
 
+NO_ROOM = "the pool of keys and values does not hold"
+TRY = "cut an engine over more devices, keep keys and values in fp8, or take more of the memory"
 WATERMARK_FRAC = 0.01
 """Of the pool, what stays free when a waiting answer begins beside others (vLLM: `watermark` of its block manager)."""
 
@@ -41,6 +43,8 @@ class Answered:
     """Of each stretch."""
     tokens: Ints
     """Made in each stretch."""
+    decodes: Bools
+    """Whether a stretch is decode steps, not a prefill."""
     prefill_s: float
     preempted: int
     """Times that a sequence left the pool."""
@@ -140,8 +144,7 @@ class _Engine:
                 return int(min(self.left.min(), room))
             if len(self.context) == 1:
                 tokens = int(self.context[0] + self.left[0])
-                raise BadInput(f"the pool of keys and values does not hold one answer of {tokens:,} tokens with its "
-                               "prompt; use more devices per engine, fp8, or a larger share of memory", "--memory-frac")  # fmt: skip
+                raise BadInput(f"{NO_ROOM} an answer of {tokens:,} tokens with its prompt; {TRY}", "--memory-frac")
             self._preempt()
 
     def _preempt(self) -> None:
@@ -186,25 +189,24 @@ def simulate_answers(passes: Passes, pool: Pool, prompt: int, lengths: Ints, mos
     """
     engine = _Engine(passes, pool, prompt, group, most, deque((i, 0, n) for i, n in enumerate(lengths.tolist())))
     end_s = np.zeros(len(lengths))
-    stretches: list[tuple[float, int, int]] = []
+    stretches: list[tuple[float, int, int, bool]] = []
     while engine.waiting or len(engine.context):
         before = engine.time_s
         engine.begin()
         if not len(engine.context):
-            raise BadInput("the pool of keys and values does not hold one prompt; use more devices per engine, fp8, or "
-                           "a larger share of memory", "--memory-frac")  # fmt: skip
+            raise BadInput(f"{NO_ROOM} a prompt; {TRY}", "--memory-frac")
         ended = engine.leave()
         end_s[ended] = engine.time_s
         number = len(engine.context) + len(ended)
-        stretches.append((before, number, engine.began))
+        stretches.append((before, number, engine.began, False))
         if not len(engine.context):
             continue
         steps = engine.steps()
-        stretches.append((engine.time_s, len(engine.context), steps * len(engine.context)))
+        stretches.append((engine.time_s, len(engine.context), steps * len(engine.context), True))
         engine.run(steps)
         end_s[engine.leave()] = engine.time_s
-    start_s, in_flight, tokens = (np.array(column) for column in zip(*stretches, strict=True))
-    return Answered(end_s, start_s, in_flight, tokens, engine.prefill_s, engine.preempted)
+    start_s, in_flight, tokens, decodes = (np.array(column) for column in zip(*stretches, strict=True))
+    return Answered(end_s, start_s, in_flight, tokens, decodes, engine.prefill_s, engine.preempted)
 
 
 def _reach(context: Ints, steps: int, window: int) -> float:

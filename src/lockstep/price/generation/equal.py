@@ -1,6 +1,6 @@
 """Answers of equal lengths, closed form: full waves of as many as are in flight, and a last one of the rest.
 
-    seconds of a wave of n     X(n) + (O - 1) A(n) + n sum over windows of s_w sum over j from 1 to O - 1 of min(P + j, w)
+    seconds of a wave of n     X(n) + (O - 1) A(n) + n sum over windows of s_w sum over 1 <= j < O of min(P + j, w)
     seconds of N answers       floor(N / F) T(F) + T(N mod F)
 
 The prefill X makes the first token of each answer, every step one more. n sequences in flight, F of them at most, P

@@ -2,7 +2,7 @@
 
     2k                                     all alike
     lognormal:mean=1k,cv=1                 and the other laws of `simulate/play/law_text.py`, with counts for times
-    percentiles:p10=500,p50=1k,p90=4k      straight between the points; below the first and above the last as far as these
+    percentiles:p10=500,p50=1k,p90=4k      straight between the points, and level below the first and above the last
     answers.txt                            a number of tokens a line, drawn with replacement
 
 The longest of n answers that stop at c tokens: E min(max, c), the integral of min(q(u^(1/n)), c) over u from 0 to 1, q
@@ -30,6 +30,7 @@ LONGEST = 10**7
 POINTS = 20_000
 """Of the integral over u, midpoints."""
 MOST_FILE_B = 64 << 20
+NUMBER = re.compile(r"[\d.,_ ]+[a-zA-Z]*")
 COUNTED = re.compile(r"(?<==)\s*[\d.]+[kKmM]\s*(?=,|$)")
 """A value of a law with a prefix."""
 
@@ -96,13 +97,13 @@ def _points() -> Array:
 def read_lengths(text: str, most: int | None = None, where: str = "--response") -> Lengths:
     """Lengths from text. Raises BadInput, UnknownName."""
     limit = LONGEST if most is None else most
-    name, _, rest = text.partition(":")
-    if Path(text).suffix:
-        return Lengths(_file(text), limit)
+    name, colon, rest = text.partition(":")
+    if NUMBER.fullmatch(text.strip()):
+        return Lengths(Constant(_tokens(text, where)), limit)
     if name == "percentiles":
         return Lengths(_percentiles(rest, where), limit)
-    if re.fullmatch(r"[\d.,_ ]+[a-zA-Z]?", text.strip()):
-        return Lengths(Constant(_tokens(text, where)), limit)
+    if not colon and Path(text).suffix:
+        return Lengths(_file(text), limit)
     return Lengths(parse_law(f"{name}:{COUNTED.sub(_plain, rest)}", where), limit)
 
 

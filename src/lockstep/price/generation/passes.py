@@ -1,6 +1,6 @@
 """`Passes`: seconds of one pass of an engine over its layers, for tokens that decode and tokens of prompts.
 
-    decode step of n sequences          T(n) = A(n) + sum over kinds of layers of s_kind * sum over sequences min(c, w)
+    decode step of n sequences          T(n) = A(n) + sum over windows w of s_w * sum over sequences min(c, w)
     a prompt beside a decode step       A(n + P) - A(n) + attention of the prompt
 
 A(m) has what depends on the number of tokens alone: products, experts, exchanges, small kernels, the head. With
@@ -30,11 +30,13 @@ STREAMS = 4
 the cache, the activation between products."""
 ROUTING = 3
 """The same that experts add: choice, order of rows, weighted sum."""
+PARTS = ("products", "experts", "exchange", "small kernels", "head")
+"""Of a pass, beside attention to contexts."""
 
 
 @dataclass(frozen=True)
 class Passes:
-    """What passes of an engine cost; all methods broadcast."""
+    """What passes of an engine cost; all methods broadcast. Tokens and sequences are whole numbers."""
 
     engine: Engine
 
@@ -55,24 +57,29 @@ class Passes:
         return found
 
     @cached_property
-    def _body_s(self) -> Floats:
-        """Seconds of the layers, by tokens of a pass."""
-        engine, found = self.engine, np.zeros(1)
+    def parts_s(self) -> dict[str, Floats]:
+        """Seconds of each part of a pass, by tokens; of the head by sequences that get logits."""
+        engine = self.engine
         parts = np.arange(engine.pass_tokens + engine.most_sequences + 1) / engine.pp
+        here, found = parts / engine.dp, {part: np.zeros(len(parts)) for part in PARTS}
         for kind, times in self.kinds.items():
-            found = found + times * self._layer_s(kind, parts / engine.dp, parts)
-        return engine.pp * (found + exchange.stages_s(engine, parts / engine.dp))
+            for part, seconds in self._layer_s(kind, here, parts).items():
+                found[part] += np.asarray(engine.pp * times * seconds, dtype=float)
+        found["exchange"] += np.asarray(engine.pp * exchange.stages_s(engine, here), dtype=float)
+        for product in products.head_products(engine):
+            found["head"] += np.asarray(engine.pp * product.seconds(engine, here), dtype=float)
+        return found
 
     @cached_property
-    def _head_s(self) -> Floats:
-        """Seconds of what follows the layers, by sequences that get logits."""
-        engine = self.engine
-        rows = np.arange(len(self._body_s)) / engine.pp / engine.dp
-        return engine.pp * np.sum([one.seconds(engine, rows) for one in products.head_products(engine)], axis=0)
+    def _body_s(self) -> Floats:
+        """Seconds of the layers, by tokens of a pass."""
+        found: Floats = np.sum([seconds for part, seconds in self.parts_s.items() if part != "head"], axis=0)
+        return found
 
     def tokens_s(self, tokens: Whole, rows: Whole | None = None) -> Number:
         """A(m): seconds of a pass of `tokens`, of which `rows` (all) get logits; without attention to any context."""
-        return self._body_s[tokens] + self._head_s[tokens if rows is None else rows]
+        found: Number = self._body_s[tokens] + self.parts_s["head"][tokens if rows is None else rows]
+        return found
 
     def step_s(self, sequences: Whole, contexts: dict[int, Number]) -> Number:
         """Seconds of a decode step; `contexts` are the tokens that sequences read together, by window."""
@@ -89,24 +96,26 @@ class Passes:
         one_s: Number = 0.0
         for kind, times in self.kinds.items():
             one_s = one_s + times * attention.prefill_s(self.engine, kind, tokens, past)
-        return one_s * prompts / self.engine.dp
+        return one_s * prompts / self.engine.dp * self.engine.pp
 
     def prefill_s(self, prompts: Whole, tokens: Whole, beside: Whole = 0, past: Whole = 0) -> Number:
         """Seconds that so many prompts add to a decode step of `beside` sequences; chunks are whole passes."""
         full, rest = np.divmod(prompts * tokens, self.engine.pass_tokens)
         rows = np.minimum(prompts, self.engine.most_sequences)
-        last_s = self.tokens_s(beside + rest, beside + rows) - np.where(np.asarray(beside) > 0, self.tokens_s(beside), 0.0)
-        whole_s = full * self.tokens_s(self.engine.pass_tokens, rows)
-        return whole_s + np.where(rest > 0, last_s, 0.0) + self.prompt_s(prompts, tokens, past)
+        alone_s = np.where(np.asarray(beside) > 0, self.tokens_s(beside), 0.0)
+        last_s = np.where(rest > 0, self.tokens_s(beside + rest, beside + rows) - alone_s, 0.0)
+        return full * self.tokens_s(self.engine.pass_tokens, rows) + last_s + self.prompt_s(prompts, tokens, past)
 
-    def _layer_s(self, kind: LayerKind, here: Number, parts: Number) -> Number:
-        """A layer for `here` tokens of a group, `parts` of all groups of a stage."""
+    def _layer_s(self, kind: LayerKind, here: Floats, parts: Floats) -> dict[str, Number]:
+        """The parts of a layer for `here` tokens of a group, `parts` of all groups of a stage."""
         engine = self.engine
-        seconds = sum(one.seconds(engine, here) for one in products.layer_products(engine, kind))
-        if kind.experts:
-            seconds = seconds + experts.experts_s(engine, parts)
-        seconds = seconds + attention.decode_start_s(engine, kind, here)
-        return seconds + self._streams_s(kind, here) + exchange.layer_exchange_s(engine, kind, here)
+        start_s = attention.decode_start_s(engine, kind, here)
+        return {
+            "products": sum(one.seconds(engine, here) for one in products.layer_products(engine, kind)),
+            "experts": experts.experts_s(engine, parts) if kind.experts else 0.0,
+            "small kernels": start_s + self._streams_s(kind, here),
+            "exchange": exchange.layer_exchange_s(engine, kind, here),
+        }
 
     def _streams_s(self, kind: LayerKind, here: Number) -> Number:
         """Kernels that move activations: each reads and writes rows of the hidden width, or takes a launch."""

@@ -50,9 +50,9 @@ class Pool:
 
     def bytes_of(self, contexts: Ints) -> Floats:
         """The same of every one of some sequences."""
-        found = self.sequence_B + contexts * self.token_B
+        found: Floats = np.full(len(contexts), self.sequence_B) + contexts * self.token_B
         for window, size_B in self.windows_B:
-            found = found + np.minimum(contexts, window) * size_B
+            found += np.minimum(contexts, window) * size_B
         return found
 
     @property
