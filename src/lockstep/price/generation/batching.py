@@ -37,6 +37,8 @@ class Answered:
 
     end_s: Floats
     """Of each answer, in the order given."""
+    first_s: Floats
+    """When the first token of each answer was there."""
     start_s: Floats
     """Of each stretch between events."""
     in_flight: Ints
@@ -71,6 +73,8 @@ class _Engine:
     answer: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     resident: Counter[int] = field(default_factory=Counter)
     """Answers in flight of each prompt."""
+    first_s: dict[int, float] = field(default_factory=dict)
+    """When answers had their first token."""
     body_s: dict[int, float] = field(default_factory=dict)
     prefills: dict[tuple[int, int, int], float] = field(default_factory=dict)
     time_s: float = 0.0
@@ -121,6 +125,11 @@ class _Engine:
         beside = len(self.context)
         filled_s = self._prefill_s(prompts, self.prompt, beside) if prompts else 0.0
         filled_s += sum(self._prefill_s(1, tokens, beside) for tokens in again)
+        for place, (answer, made, _) in enumerate(began):
+            if not made:
+                done = (place + 1) * prompts / len(began) * self.prompt
+                shares = np.ceil(done / self.passes.engine.pass_tokens) * self.passes.engine.pass_tokens
+                self.first_s[answer] = self.time_s + filled_s * min(1.0, shares / max(1, prompts * self.prompt))
         self.time_s += filled_s
         self.prefill_s += filled_s
         self.began = len(began)
@@ -206,7 +215,8 @@ def simulate_answers(passes: Passes, pool: Pool, prompt: int, lengths: Ints, mos
         engine.run(steps)
         end_s[engine.leave()] = engine.time_s
     start_s, in_flight, tokens, decodes = (np.array(column) for column in zip(*stretches, strict=True))
-    return Answered(end_s, start_s, in_flight, tokens, decodes, engine.prefill_s, engine.preempted)
+    first_s = np.array([engine.first_s[answer] for answer in range(len(lengths))])
+    return Answered(end_s, first_s, start_s, in_flight, tokens, decodes, engine.prefill_s, engine.preempted)
 
 
 def _reach(context: Ints, steps: int, window: int) -> float:

@@ -9,6 +9,7 @@ bf16, as engines keep them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from lockstep.base.errors import BadInput, UnknownName
@@ -27,6 +28,12 @@ that of the weights, or bf16 where these are widened on chip (mxfp4, as gpt-oss 
 README, "MXFP4 quantization")."""
 KV_FORMATS = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 """Bytes per element of a key or value."""
+HOST_S = 20e-6
+"""Seconds of the host for a sequence at each step, in which the device waits: engines of 2025 and 2026 take 10 to 55 us
+(vLLM 0.12 to 0.19), 20 to 25 (TensorRT-LLM) and 15 (SGLang), by what tokens take beyond the kernels priced here in
+ai-dynamo/aiconfigurator@095f58a, silicon_sample.csv; vLLM as ml-energy/leaderboard@0cd52da served with it took 75 to
+95 us for dense and hybrid models of 8B to 70B on H100, with nothing else left to explain above 1 to 5 %. Chosen after
+these tables were asked first."""
 WIDE_B = 2.0
 """Bytes per element of what stays in bf16: activations, tables, norms, routers, the head."""
 
@@ -54,12 +61,16 @@ class Engine:
     """Sequences in flight at most."""
     pass_tokens: int = 8192
     """Tokens of one pass at most; longer prefills are cut into chunks."""
+    host_s: float = HOST_S
+    """Of the host at each step for each sequence: scheduling, sampling, making text of its token."""
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "dp", "ep", "most_sequences", "pass_tokens"):
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise BadInput(f"must be a whole number of at least 1, got {number!r}", name)
+        if not 0 <= self.host_s < math.inf:
+            raise BadInput(f"must be a time of 0 or more, got {self.host_s:g}", "host_s")
         if not 0 < self.memory_frac <= 1:
             raise BadInput(f"must be above 0 and at most 1, got {self.memory_frac:g}", "memory_frac")
         for name, known in (("weights_dtype", WEIGHT_FORMATS), ("kv_dtype", KV_FORMATS)):

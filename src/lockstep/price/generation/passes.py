@@ -3,7 +3,7 @@
     decode step of n sequences          T(n) = A(n) + sum over windows w of s_w * sum over sequences min(c, w)
     a prompt beside a decode step       A(n + P) - A(n) + attention of the prompt
 
-A(m) has what depends on the number of tokens alone: products, experts, exchanges, small kernels, the head. With
+A(m) has what depends on the number of tokens alone: products, experts, exchanges, small kernels, head, host. With
 pipeline stages a sequence's token passes all of them, and p parts of the batch are in flight, one in each: a step of
 all sequences takes p times the slowest stage with n / p of them.
 
@@ -15,23 +15,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from lockstep.base.types.arrays import Floats, Number, Whole
+from lockstep.describe.workload import Transformer
 from lockstep.describe.workload.kind import LayerKind
 from lockstep.price.generation import attention, exchange, experts, products
 from lockstep.price.generation.engine import WIDE_B, Engine
 
-STREAMS = 4
-"""Kernels of a whole layer that only move activations: two norms with the residual sum, rotary angles with the write to
-the cache, the activation between products."""
-ROUTING = 3
-"""The same that experts add: choice, order of rows, weighted sum."""
-PARTS = ("products", "experts", "exchange", "small kernels", "head")
+PARTS = ("products", "experts", "exchange", "small kernels", "head", "host")
 """Of a pass, beside attention to contexts."""
+BY_SEQUENCE = ("head", "host")
+"""Those that are of sequences which get a token."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Passes:
 
     @cached_property
     def parts_s(self) -> dict[str, Floats]:
-        """Seconds of each part of a pass, by tokens; of the head by sequences that get logits."""
+        """Seconds of each part of a pass, by tokens; of the head and the host by sequences that get a token."""
         engine = self.engine
         parts = np.arange(engine.pass_tokens + engine.most_sequences + 1) / engine.pp
         here, found = parts / engine.dp, {part: np.zeros(len(parts)) for part in PARTS}
@@ -68,17 +67,26 @@ class Passes:
         found["exchange"] += np.asarray(engine.pp * exchange.stages_s(engine, here), dtype=float)
         for product in products.head_products(engine):
             found["head"] += np.asarray(engine.pp * product.seconds(engine, here), dtype=float)
+        found["host"] += engine.host_s * np.arange(len(parts))
         return found
 
     @cached_property
     def _body_s(self) -> Floats:
         """Seconds of the layers, by tokens of a pass."""
-        found: Floats = np.sum([seconds for part, seconds in self.parts_s.items() if part != "head"], axis=0)
+        return self._sum([part for part in PARTS if part not in BY_SEQUENCE])
+
+    @cached_property
+    def _ends_s(self) -> Floats:
+        """Seconds of what follows the layers, by sequences."""
+        return self._sum(BY_SEQUENCE)
+
+    def _sum(self, parts: Iterable[str]) -> Floats:
+        found: Floats = np.sum([self.parts_s[part] for part in parts], axis=0)
         return found
 
     def tokens_s(self, tokens: Whole, rows: Whole | None = None) -> Number:
-        """A(m): seconds of a pass of `tokens`, of which `rows` (all) get logits; without attention to any context."""
-        found: Number = self._body_s[tokens] + self.parts_s["head"][tokens if rows is None else rows]
+        """A(m): seconds of a pass of `tokens`, of which `rows` (all) get a token; without attention to any context."""
+        found: Number = self._body_s[tokens] + self._ends_s[tokens if rows is None else rows]
         return found
 
     def step_s(self, sequences: Whole, contexts: dict[int, Number]) -> Number:
@@ -118,12 +126,33 @@ class Passes:
         }
 
     def _streams_s(self, kind: LayerKind, here: Number) -> Number:
-        """Kernels that move activations: each reads and writes rows of the hidden width, or takes a launch."""
-        device = self.engine.cluster.device
-        kernels = STREAMS * (kind.residual_blocks / 2) + ROUTING * kind.experts
-        row_B = 3.0 * self.engine.model.hidden * WIDE_B
-        moved_s = here * row_B / (device.memory_bandwidth_Bps * device.efficiency.stream_frac)
-        return kernels * np.maximum(moved_s, device.efficiency.launch_s)
+        """Kernels that move activations: each reads and writes three rows of its width, the hidden or the activation's
+        inner one, or takes a launch.
+        """
+        model, device = self.engine.model, self.engine.cluster.device
+        inner = model.mlp.ffn / self.engine.tp if model.mlp and kind.block == "dense" else 0.0
+        rate_Bps = device.memory_bandwidth_Bps * device.efficiency.stream_frac
+        one_s = np.maximum(here * 3.0 * model.hidden * WIDE_B / rate_Bps, device.efficiency.launch_s)
+        return small_kernels(model, kind) * one_s + here * max(0.0, 3.0 * (inner - model.hidden)) * WIDE_B / rate_Bps
+
+
+def small_kernels(model: Transformer, kind: LayerKind) -> int:
+    """Kernels of a layer that only move activations.
+
+    Norms, which take the residual sum with them; of attention rotary angles with the write to the cache, norms of
+    queries and keys in one kernel, and norms of both latents with the second product by the up-projection; of a
+    recurrent mixer its convolution and gated norm; of a dense block and of shared experts the activation. Those of
+    routed experts are in `experts.py`.
+    """
+    attention, experts = model.attention, model.experts
+    found = model.norms_of(kind) + (kind.block == "dense")
+    if kind.attends:
+        found += 1 + (attention.qk_norm != "none") + 3 * (attention.latent is not None)
+    if kind.mixer == "recurrent":
+        found += 2
+    if kind.experts and experts is not None:
+        found += experts.shared_ffn > 0
+    return int(found)
 
 
 def passes_of(engine: Engine) -> Passes:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import BadInput, located
-from lockstep.base.units import LENGTH, parse_frac
+from lockstep.base.units import LENGTH, parse_frac, parse_time_s
 from lockstep.show.verbs.words.calling import verb
 from lockstep.show.verbs.words.named import Cluster, Model
 from lockstep.show.verbs.words.option import Option
-from lockstep.show.verbs.words.quantity import Length, Quantity
+from lockstep.show.verbs.words.quantity import Length, Quantity, Time
 from lockstep.show.verbs.words.question import read_cluster, whole
 from lockstep.show.verbs.words.shared import CLUSTER, MODEL, SEED
 
@@ -41,9 +41,10 @@ KV = Option("F", "Format of keys and values, of one byte or two.", panel=_ENGINE
 MEMORY = Option("FRAC", "Share of a device's memory that an engine may take.", panel=_ENGINE, default="90%")
 IN_FLIGHT = Option("N", "Answers that an engine works on at a time, at most.", panel=_ENGINE, default="1024")
 PASS_TOKENS = Option("N", "Tokens of one pass at most; longer prefills are cut.", panel=_ENGINE, default="8k")
+HOST = Option("T", "Time of the host for each answer at each step.", panel=_ENGINE, default="20us")
 TAIL = Option("FRAC", "The tail begins when at most this share of answers is still running.", default="10%")
 FLAGS = {name: f"--rollout-{name}" for name in ("tp", "pp", "dp", "ep")}
-FLAGS |= {"most_sequences": "--in-flight", "model": "MODEL"}
+FLAGS |= {"most_sequences": "--in-flight", "model": "MODEL", "host_s": "--host"}
 
 
 @verb
@@ -67,6 +68,7 @@ def rollout(
     memory_frac: Annotated[Quantity, MEMORY] = 0.9,
     in_flight: Annotated[Quantity, IN_FLIGHT] = 1024,
     pass_tokens: Annotated[Length, PASS_TOKENS] = 8192,
+    host: Annotated[Time, HOST] = 20e-6,
     tail: Annotated[Quantity, TAIL] = 0.1,
     seed: Annotated[Quantity, SEED] = 0,
 ) -> "Rollout":
@@ -94,7 +96,7 @@ def rollout(
             model=wanted, cluster=machine, **{name: whole(value, FLAGS[name]) for name, value in degrees.items()},
             weights_dtype=weights_dtype, experts_dtype=experts_dtype, kv_dtype=kv_dtype,
             memory_frac=parse_frac(memory_frac, "--memory-frac"), most_sequences=whole(in_flight, "--in-flight"),
-            pass_tokens=whole(pass_tokens, "--pass-tokens", units=LENGTH),
+            pass_tokens=whole(pass_tokens, "--pass-tokens", units=LENGTH), host_s=parse_time_s(host, "--host"),
         )  # fmt: skip
         return find(
             engine, whole(prompts, "--prompts"), whole(group, "--group"),
