@@ -26,8 +26,12 @@ from lockstep.describe.hardware import cluster
 from lockstep.price.generation import Engine, Passes, pool_of, simulate_answers, steady
 
 CLUSTERS = {
-    "h100": "dgx-h100", "h200": "dgx-h200", "b200": "dgx-b200", "b300": "dgx-b300", "gb200": "gb200-nvl72",
-}  # fmt: skip
+    "h100": "dgx-h100",
+    "h200": "dgx-h200",
+    "b200": "dgx-b200",
+    "b300": "dgx-b300",
+    "gb200": "gb200-nvl72",
+}
 HALF = 0.5
 REQUESTS, SHORTEST_FRAC = 10, 0.8
 """Of InferenceMAX: prompts of each user, and the shortest length over the longest (SemiAnalysisAI/InferenceMAX,
@@ -107,9 +111,14 @@ def _decoded(row: dict[str, str]) -> Served:
     engine = Engine(
         model=served_model(row["model"]),
         cluster=cluster(f"{CLUSTERS[row['gpu'].lower()]}:1"),
-        tp=devices // dp, dp=dp, ep=int(row["ep"]), weights_dtype=weights, experts_dtype=experts,
-        most_sequences=int(row["max_num_seqs"]), host_s=SERVER_HOST_S,
-    )  # fmt: skip
+        tp=devices // dp,
+        dp=dp,
+        ep=int(row["ep"]),
+        weights_dtype=weights,
+        experts_dtype=experts,
+        most_sequences=int(row["max_num_seqs"]),
+        host_s=SERVER_HOST_S,
+    )
     kind = "experts" if row["architecture"] == "MoE" else "dense"
     group = f"{row['gpu']}, {row['task']}, {'hybrid' if 'Hybrid' in row['architecture'] else kind}"
     sequences = max(1, round(float(row["avg_batch_size"])))
@@ -167,10 +176,13 @@ def _serving(row: dict[str, str]) -> Served:
     engine = Engine(
         model=model,
         cluster=cluster(f"{CLUSTERS[gpu]}:1"),
-        tp=tp, dp=dp, ep=ep if model.experts else 1,
-        weights_dtype=QUANTS[row["gemm_quant"]], experts_dtype=QUANTS[row["moe_quant"]] if model.experts else "",
+        tp=tp,
+        dp=dp,
+        ep=ep if model.experts else 1,
+        weights_dtype=QUANTS[row["gemm_quant"]],
+        experts_dtype=QUANTS[row["moe_quant"]] if model.experts else "",
         kv_dtype=_cache_dtype(row, gpu),
-    )  # fmt: skip
+    )
     name = f"{row['model']} on {tp * dp} {gpu}, {row['framework']}, {row['concurrency']} in flight"
     return Served(
         name,

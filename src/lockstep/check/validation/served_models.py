@@ -58,7 +58,7 @@ def _minimax(name: str) -> Transformer:
     experts = Experts(experts=256, top_k=8, ffn=1536, correction_bias=True)
     return Transformer(
         name=name, layers=62, hidden=3072, vocab=200064, max_positions=POSITIONS, attention=attention, experts=experts
-    )  # fmt: skip
+    )
 
 
 def _coder(name: str) -> Transformer:
@@ -66,22 +66,35 @@ def _coder(name: str) -> Transformer:
     experts = Experts(experts=160, top_k=8, ffn=2560)
     return Transformer(
         name=name, layers=62, hidden=6144, vocab=151936, max_positions=POSITIONS, attention=attention, experts=experts
-    )  # fmt: skip
+    )
 
 
 def _gemma(name: str) -> Transformer:
     attention = Attention(heads=16, kv_heads=8, head_dim=256, qk_norm="head", window=1024, global_every=6)
     return Transformer(
-        name=name, layers=48, hidden=3840, vocab=262208, attention=attention, mlp=Mlp(ffn=15360, activation="gelu"),
-        max_positions=POSITIONS, norm_placement="sandwich", tied_embeddings=True,
-    )  # fmt: skip
+        name=name,
+        layers=48,
+        hidden=3840,
+        vocab=262208,
+        attention=attention,
+        mlp=Mlp(ffn=15360, activation="gelu"),
+        max_positions=POSITIONS,
+        norm_placement="sandwich",
+        tied_embeddings=True,
+    )
 
 
 def _nano(name: str) -> Transformer:
     pattern, hidden, ffn = (NANO_9B, 4480, 15680) if "9B" in name else (NANO_12B, 5120, 20480)
     return Transformer(
-        name=name, layers=len(pattern), hidden=hidden, vocab=131072, pattern=tuple(WORDS[one] for one in pattern),
-        attention=Attention(heads=40, kv_heads=8, head_dim=128), positions="none", max_positions=POSITIONS,
+        name=name,
+        layers=len(pattern),
+        hidden=hidden,
+        vocab=131072,
+        pattern=tuple(WORDS[one] for one in pattern),
+        attention=Attention(heads=40, kv_heads=8, head_dim=128),
+        positions="none",
+        max_positions=POSITIONS,
         mlp=Mlp(ffn=ffn, gated=False, activation="relu2"),
         recurrent=Mamba2(heads=128, head_dim=80, state=128, groups=8),
-    )  # fmt: skip
+    )

@@ -102,21 +102,50 @@ class Rollout(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        engine = {name: getattr(self.engine, name) for name in ("tp", "pp", "dp", "ep", "devices", "weights_dtype",
-                  "experts_dtype", "kv_dtype", "memory_frac", "most_sequences", "pass_tokens", "host_s")}  # fmt: skip
-        lengths = {"mean": self.lengths.mean, "expected_longest": self.lengths.expected_longest(self.answers),
-                   "longest": self.longest}  # fmt: skip
+        engine = {
+            name: getattr(self.engine, name)
+            for name in (
+                "tp",
+                "pp",
+                "dp",
+                "ep",
+                "devices",
+                "weights_dtype",
+                "experts_dtype",
+                "kv_dtype",
+                "memory_frac",
+                "most_sequences",
+                "pass_tokens",
+                "host_s",
+            )
+        }
+        lengths = {
+            "mean": self.lengths.mean,
+            "expected_longest": self.lengths.expected_longest(self.answers),
+            "longest": self.longest,
+        }
         pool = {**self.pool.to_dict(), "held_sequences": self.held, "memory_B": self.engine.cluster.device.memory_B}
         own = "time_s tokens tokens_per_s token_s prefill_s breakdown_s bound_by tail_frac tail_s idle_frac interval "
         own += "engines devices prompts group answers prompt_tokens most_in_flight preempted moments assumptions"
-        return {**picked(self, own), "tokens_per_s_per_device": self.tokens_per_s / self.devices,
-                "engine": engine, "response_tokens": lengths, "memory": pool}  # fmt: skip
+        return {
+            **picked(self, own),
+            "tokens_per_s_per_device": self.tokens_per_s / self.devices,
+            "engine": engine,
+            "response_tokens": lengths,
+            "memory": pool,
+        }
 
 
 def rollout(
-    engine: Engine, prompts: int, group: int, prompt_tokens: int, lengths: Lengths, *, tail_frac: float = 0.1,
+    engine: Engine,
+    prompts: int,
+    group: int,
+    prompt_tokens: int,
+    lengths: Lengths,
+    *,
+    tail_frac: float = 0.1,
     seed: int = 0,
-) -> Rollout:  # fmt: skip
+) -> Rollout:
     """Generation of `group` answers to each of `prompts` prompts on all devices of the engine's cluster.
 
     Raises BadInput where weights do not fit, where the pool does not hold one answer, and for devices that engines do
@@ -132,14 +161,26 @@ def rollout(
     last = runs[int(ends_s.argmax())]
     moments = _moments(runs)
     return Rollout(
-        engine, pool, engines, prompts, group, prompt_tokens, lengths,
-        time_s=last.total_s, tokens=int(drawn.sum()), longest=int(drawn.max()),
+        engine,
+        pool,
+        engines,
+        prompts,
+        group,
+        prompt_tokens,
+        lengths,
+        time_s=last.total_s,
+        tokens=int(drawn.sum()),
+        longest=int(drawn.max()),
         token_s=sum(_busy_s(run) for run in runs) / int(drawn.sum()),
-        breakdown_s=_breakdown(passes, last), tail_frac=tail_frac, tail_s=_tail_s(runs, tail_frac),
+        breakdown_s=_breakdown(passes, last),
+        tail_frac=tail_frac,
+        tail_s=_tail_s(runs, tail_frac),
         idle_frac=float(1.0 - ends_s.sum() / (engines * last.total_s)),
-        most_in_flight=sum(int(run.in_flight.max()) for run in runs), preempted=sum(run.preempted for run in runs),
-        moments=moments, assumptions=_assumptions(engine, group),
-    )  # fmt: skip
+        most_in_flight=sum(int(run.in_flight.max()) for run in runs),
+        preempted=sum(run.preempted for run in runs),
+        moments=moments,
+        assumptions=_assumptions(engine, group),
+    )
 
 
 def _engines(engine: Engine) -> int:
@@ -229,6 +270,8 @@ def _assumptions(engine: Engine, group: int) -> tuple[str, ...]:
         "all prompts are there at the start and dealt to engines in turn; none moves to another engine later",
         "decode steps run as whole graphs: beside kernels and launches the host takes "
         f"{format_time(engine.host_s)} for each answer",
-        *shared, *experts, *drafts,
+        *shared,
+        *experts,
+        *drafts,
         "rewards, log-probabilities, the update and new weights for engines are not counted",
-    )  # fmt: skip
+    )

@@ -1,15 +1,13 @@
 """What ranks of an engine exchange in one pass: sums over the ranks of tensor parallelism, rows of experts, stages.
 
-    a layer, tp ranks                  an all-reduce of m h a = S bytes after attention and after the feed-forward block
-      through memory of peers          l + 2 L + (n - 1) S / B    or    l + 3 L + 2 (n - 1) / n S / B
+    a layer, tp ranks                  an all-reduce of m h a bytes after attention and after the feed-forward block
+                                       by reading one another's memory (`peer_sum.py`) where that is faster
     experts among ep ranks, dp = 1     every rank has every token: the same all-reduce adds what experts gave
     experts, dp > 1                    m k h rows go to the ranks of their experts and come back, 1 / (ep) of them here
     stages                             a message of m h a bytes each
 
-Symbols: m tokens of the rank, h hidden width, a bytes of an activation, k experts of a token; l a launch, n ranks, L
-latency and B rate of the link inside a node. Small sums do not go through a library's channels: every rank reads what
-the others wrote, all of it, or its part, which is then read by all (vLLM, csrc/custom_all_reduce.cuh). Larger ones, and
-all other collectives, are priced as everywhere (`simulate/collectives`), on the cluster's links.
+Symbols: m tokens of the rank, h hidden width, a bytes of an activation, k experts of a token. All other collectives are
+priced as everywhere (`simulate/collectives`), on the cluster's links.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from lockstep.base.types.arrays import Number
 from lockstep.describe.workload.kind import LayerKind
 from lockstep.price.generation.engine import WIDE_B, Engine
 from lockstep.simulate.parallel.group import collective_s, send_s
+from lockstep.simulate.parallel.peer_sum import peer_sum_s
 
 
 def layer_exchange_s(engine: Engine, kind: LayerKind, tokens: Number) -> Number:
@@ -28,21 +27,10 @@ def layer_exchange_s(engine: Engine, kind: LayerKind, tokens: Number) -> Number:
     reduced_s: Number = 0.0
     if engine.tp > 1:
         group = engine.cluster.levels_of(engine.tp)
+        launch_s = engine.cluster.device.efficiency.launch_s
         sums = (kind.mixer != "none") + (kind.block == "dense" or (kind.experts and engine.dp == 1))
-        reduced_s = sums * np.minimum(collective_s("all-reduce", group, size_B), _through_peers_s(engine, size_B))
+        reduced_s = sums * np.minimum(collective_s("all-reduce", group, size_B), peer_sum_s(group, size_B, launch_s))
     return reduced_s + _routed_s(engine, kind, size_B)
-
-
-def _through_peers_s(engine: Engine, size_B: Number) -> Number:
-    """Seconds of a sum that ranks of one node make by reading one another's memory; infinite beyond a node."""
-    cluster, ranks = engine.cluster, engine.tp
-    if ranks > cluster.devices_per_unit(0):
-        return np.inf
-    link, launch_s = cluster.link_per_device(0), cluster.device.efficiency.launch_s
-    message_s = size_B / link.bandwidth_Bps
-    once_s = 2 * link.latency_s + (ranks - 1) * message_s
-    twice_s = 3 * link.latency_s + 2 * (ranks - 1) / ranks * message_s
-    return launch_s + np.minimum(once_s, twice_s)
 
 
 def _routed_s(engine: Engine, kind: LayerKind, size_B: Number) -> Number:

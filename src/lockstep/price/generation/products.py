@@ -112,9 +112,11 @@ def _kernels(engine: Engine, weights: Iterable[Weight]) -> tuple[Product, ...]:
         name = TOGETHER.get(weight.name, weight.name)
         one = _product(engine, weight)
         before = found.get(name)
-        found[name] = one if before is None else replace(
-            before, elems=before.elems + one.elems, outputs=before.outputs + one.outputs
-        )  # fmt: skip
+        found[name] = (
+            one
+            if before is None
+            else replace(before, elems=before.elems + one.elems, outputs=before.outputs + one.outputs)
+        )
     return tuple(found.values())
 
 

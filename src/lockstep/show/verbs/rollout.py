@@ -31,9 +31,11 @@ MAX_RESPONSE = Option("N", "Tokens at which an answer stops in any case.", defau
 TP = Option("N", "Tensor-parallel ranks of an engine.", panel=_ENGINE, default="1")
 PP = Option("N", "Pipeline stages of an engine.", panel=_ENGINE, default="1")
 DP = Option(
-    "N", "Groups of sequences of an engine that have attention of their own and share experts.", panel=_ENGINE,
+    "N",
+    "Groups of sequences of an engine that have attention of their own and share experts.",
+    panel=_ENGINE,
     default="1",
-)  # fmt: skip
+)
 EP = Option("N", "Ranks of an engine among which experts are divided.", panel=_ENGINE, default="1")
 WEIGHTS = Option("F", "Format of weights, of half a byte to two.", panel=_ENGINE, default="bf16")
 EXPERTS = Option("F", "Format of routed experts, where it is another.", panel=_ENGINE, default="--weights-dtype")
@@ -93,16 +95,26 @@ def rollout(
     degrees = {"tp": rollout_tp, "pp": rollout_pp, "dp": rollout_dp, "ep": rollout_ep}
     with _flags():
         engine = Engine(
-            model=wanted, cluster=machine, **{name: whole(value, FLAGS[name]) for name, value in degrees.items()},
-            weights_dtype=weights_dtype, experts_dtype=experts_dtype, kv_dtype=kv_dtype,
-            memory_frac=parse_frac(memory_frac, "--memory-frac"), most_sequences=whole(in_flight, "--in-flight"),
-            pass_tokens=whole(pass_tokens, "--pass-tokens", units=LENGTH), host_s=parse_time_s(host, "--host"),
-        )  # fmt: skip
+            model=wanted,
+            cluster=machine,
+            **{name: whole(value, FLAGS[name]) for name, value in degrees.items()},
+            weights_dtype=weights_dtype,
+            experts_dtype=experts_dtype,
+            kv_dtype=kv_dtype,
+            memory_frac=parse_frac(memory_frac, "--memory-frac"),
+            most_sequences=whole(in_flight, "--in-flight"),
+            pass_tokens=whole(pass_tokens, "--pass-tokens", units=LENGTH),
+            host_s=parse_time_s(host, "--host"),
+        )
         return find(
-            engine, whole(prompts, "--prompts"), whole(group, "--group"),
-            whole(prompt_tokens, "--prompt-tokens", units=LENGTH), lengths, tail_frac=share,
+            engine,
+            whole(prompts, "--prompts"),
+            whole(group, "--group"),
+            whole(prompt_tokens, "--prompt-tokens", units=LENGTH),
+            lengths,
+            tail_frac=share,
             seed=whole(seed, "--seed", minimum=0),
-        )  # fmt: skip
+        )
 
 
 @contextmanager

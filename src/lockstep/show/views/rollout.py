@@ -45,7 +45,7 @@ def render(found: Rollout, out: Console) -> None:
 
 def _title(found: Rollout) -> str:
     rate = f"{format_count(found.tokens_per_s)} tokens/s, {format_count(found.tokens_per_s / found.devices)} per device"
-    return f"Generating {found.answers:,} answers takes {format_time(found.time_s)}: {rate}; {found.bound_by} binds"
+    return f"Generating {found.answers:,} answers takes {format_time(found.time_s)}: {rate}; mostly {found.bound_by}"
 
 
 def _answers(found: Rollout) -> list[tuple[str, str]]:
