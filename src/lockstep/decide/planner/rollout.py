@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from lockstep.base.units import format_time
 from lockstep.decide.planner.generation_interval import interval_of
 from lockstep.decide.planner.interval import Interval
 from lockstep.price.generation import Answered, Engine, Lengths, Passes, Pool, pool_of, simulate_answers
+
+if TYPE_CHECKING:
+    from lockstep.decide.planner.rl_step import RlStep
 
 POINTS = 100
 """Of the curves over time."""
@@ -64,6 +68,8 @@ class Rollout(Shown):
     preempted: int
     moments: tuple[Moment, ...]
     assumptions: tuple[str, ...]
+    step: RlStep | None = None
+    """The whole step that it is part of, where a trainer is given."""
 
     @property
     def answers(self) -> int:
@@ -126,7 +132,7 @@ class Rollout(Shown):
         }
         pool = {**self.pool.to_dict(), "held_sequences": self.held, "memory_B": self.engine.cluster.device.memory_B}
         own = "time_s tokens tokens_per_s token_s prefill_s breakdown_s bound_by tail_frac tail_s idle_frac interval "
-        own += "engines devices prompts group answers prompt_tokens most_in_flight preempted moments assumptions"
+        own += "engines devices prompts group answers prompt_tokens most_in_flight preempted moments assumptions step"
         return {
             **picked(self, own),
             "tokens_per_s_per_device": self.tokens_per_s / self.devices,

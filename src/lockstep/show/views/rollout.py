@@ -16,20 +16,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
+    from lockstep.decide.planner.rl_step import RlStep
     from lockstep.decide.planner.rollout import Rollout
 
+_PHASES = [("", "left"), ("time", "right"), ("memory", "right"), ("", "text")]
 _PAIRS = [("", "left"), ("", "text")]
 
 
 def render(found: Rollout, out: Console) -> None:
     """Prints the phase."""
     out.print(Text(_title(found), style="bold"))
-    out.print(f"Expected: {found.interval.said_s}.")
+    out.print(f"Expected: {(found.step or found).interval.said_s}.")
     engine, device = found.engine, found.engine.cluster.device
     degrees = ("tp", "pp", "dp", "ep")
     layout = " ".join(f"{name}{getattr(engine, name)}" for name in degrees if getattr(engine, name) > 1) or "one device"
     many = f"{found.engines} engine{'s' * (found.engines > 1)}"
     out.print(f"{engine.model.name} in {many} of {layout} on {found.devices} x {device.name}")
+    if found.step is not None:
+        heading(out, "Step", "on each device, phase by phase")
+        indented(out, table(_PHASES, _phases(found.step)))
     heading(out, "Time", "of the engine that ends last")
     rows: list[list[str | Text]] = [
         [part, format_time(seconds), format_frac(seconds / found.time_s), bar(seconds / found.time_s)]
@@ -43,7 +48,32 @@ def render(found: Rollout, out: Console) -> None:
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
 
+def _fits(found: Rollout) -> bool:
+    return found.step is None or found.step.fits
+
+
+def _phases(step: RlStep) -> list[list[str | Text]]:
+    """Seconds and memory of each phase, what the step waits for, and updates."""
+    rows: list[list[str | Text]] = []
+    for phase in step.phases:
+        held = f"{format_size(phase.device_B)} of {format_size(phase.capacity_B)}"
+        rows.append([phase.name, format_time(phase.time_s), Text(held, style="" if phase.fits else "red"), ""])
+    rows[1][3] = f"{step.updates} update{'s' * (step.updates > 1)}"
+    if step.offload_s:
+        rows.append(["states to the host and back", format_time(step.offload_s), "", ""])
+    if step.staleness:
+        rows[0][3] = f"beside training, at most {step.staleness} step{'s' * (step.staleness > 1)} old"
+    return rows
+
+
 def _title(found: Rollout) -> str:
+    if found.step is not None:
+        step = found.step
+        how = (
+            "in turn on all devices" if step.colocated else f"on {found.devices} and {step.trainer.cluster.num_devices}"
+        )
+        told = f"A step takes {format_time(step.step_time_s)}, generation and training {how}; mostly {step.bound_by}"
+        return told if step.fits else f"{told}; it does not fit"
     rate = f"{format_count(found.tokens_per_s)} tokens/s, {format_count(found.tokens_per_s / found.devices)} per device"
     return f"Generating {found.answers:,} answers takes {format_time(found.time_s)}: {rate}; mostly {found.bound_by}"
 
@@ -98,8 +128,11 @@ COMMAND = Command(
         "--response lognormal:mean=1k,cv=1 --max-response 8k",
         "lockstep rollout qwen3-32b -c dgx-h100:8 --prompts 64 --group 16 --prompt-tokens 512 --response 4k "
         "--rollout-tp 2,4,8 --weights-dtype fp8",
+        "lockstep rollout qwen2.5-7b -c dgx-h100:2 --prompts 64 --group 16 --prompt-tokens 512 --response 2k "
+        "--trainer zero=3 --train-batch 256 --split 8 --staleness 1",
     ),
     render=render,
     picture=plot_rollout,
+    ok=_fits,
     figures=("time_s", "tokens_per_s", "tail_s", "idle_frac", "token_s"),
 )
