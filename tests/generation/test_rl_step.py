@@ -59,7 +59,7 @@ def test_updates_are_those_of_estimate(colocated: tuple[Rollout, RlStep]) -> Non
 
 
 def test_weights_take_no_less_than_their_bytes(colocated: tuple[Rollout, RlStep]) -> None:
-    """Two nodes exchange halves of the model over eight links; a broadcast between them sends all of it."""
+    """Two nodes exchange halves of the model over eight links."""
     model_B = 2 * parameters(model("llama3-8b")).total
     for _, step in (colocated, _asked(split=8)):
         cluster = step.trainer.cluster

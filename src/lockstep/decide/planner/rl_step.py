@@ -8,8 +8,8 @@ G generation (`rollout.py`); U all updates with the forward passes that they nee
 the reference, as `estimate --train grpo` prices them; W weights to the engines; H states to host memory before
 generation and back after it. Rewards, advantages and what software does between phases are not in it.
 
-    W    every device gets all tensors one after another and keeps what its engine needs:
-         an all-gather of the whole model over the trainer's devices; apart, then a broadcast to those of the engines
+    W    every device gets all tensors one after another and keeps what its engine needs: an all-gather of the whole
+         model over all devices, so that each node receives it once, through all of its ports
     H    2 (parameters, gradients and states of a rank) / rate of the host link; none where no host is known
 
 Memory of a device, phase by phase: while it generates, the engine's share; while it trains, the trainer's; while
@@ -129,7 +129,7 @@ def rl_step(generation: Rollout, trainer: Estimate, whole: Cluster, staleness: i
         generate_s=generation.time_s,
         generate_interval=generation.interval,
         train_s=updates * trainer.step_time_s,
-        weights_s=_weights_s(trainer, whole, colocated),
+        weights_s=_weights_s(trainer, whole),
         offload_s=_offload_s(trainer) if colocated else 0.0,
         samples=samples,
         tokens=tokens,
@@ -137,13 +137,12 @@ def rl_step(generation: Rollout, trainer: Estimate, whole: Cluster, staleness: i
     )
 
 
-def _weights_s(trainer: Estimate, whole: Cluster, colocated: bool) -> float:
+def _weights_s(trainer: Estimate, whole: Cluster) -> float:
     """Seconds until all engines have the trainer's weights."""
     model_B = parameters(trainer.job.model).total * trainer.job.recipe.parameter_B
-    devices = trainer.cluster.num_devices
-    gathered_s = collective_s("all-gather", trainer.cluster.levels_of(devices), model_B) if devices > 1 else 0.0
-    sent_s = 0.0 if colocated else collective_s("broadcast", whole.levels_of(whole.num_devices), model_B)
-    return float(gathered_s + sent_s)
+    if whole.num_devices == 1:
+        return 0.0
+    return float(collective_s("all-gather", whole.levels_of(whole.num_devices), model_B))
 
 
 def _states_B(trainer: Estimate) -> float:
@@ -168,7 +167,7 @@ def _phases(generation: Rollout, trainer: Estimate, updates: int, colocated: boo
     return (
         Phase("generate", generation.time_s, engine_B + stays_B, memory_B),
         Phase("train", updates * trainer.step_time_s, train_B, capacity_B),
-        Phase("send weights", _weights_s(trainer, whole, colocated), sent_B, memory_B),
+        Phase("send weights", _weights_s(trainer, whole), sent_B, memory_B),
     )
 
 
