@@ -169,12 +169,25 @@ def test_chunks_of_a_long_prompt_add_up(engine: Engine) -> None:
         ({"model": "qwen3-30b-a3b", "tp": 2, "ep": 8}, "ep=8 must divide the 128 experts"),
         ({"model": "bert-large"}, "does not generate text"),
         ({"model": "qwen3-32b", "memory_frac": 1.5}, "above 0 and at most 1"),
-        ({"model": "qwen3-32b", "tp": 0}, "whole number of at least 1"),
+        ({"model": "qwen3-32b", "tp": 0}, "whole number from 1 to 4,096"),
+        ({"model": "qwen3-32b", "most_sequences": 10**9}, "whole number from 1 to 65,536"),
+        ({"model": "qwen3-32b", "weights_dtype": "nvfp4"}, "h200 has no units for products in nvfp4"),
+        ({"model": "qwen3-32b", "host_s": -1.0}, "time of 0 or more"),
     ],
 )
 def test_engines_that_cannot_be(words: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         _engine(words)
+
+
+def test_devices_without_bf16_generate_in_fp16() -> None:
+    found = model("llama3-8b")
+    assert isinstance(found, Transformer)
+    engine = Engine(model=found, cluster=cluster("dgx-v100:1"))
+    assert engine.format_of("attention") == (2.0, "fp16")
+    assert (
+        steady(engine, 8, 100, 100).token_s > rank_weights_B(engine) / engine.cluster.device.memory_bandwidth_Bps / 1.1
+    )
 
 
 def test_unknown_formats_are_refused() -> None:

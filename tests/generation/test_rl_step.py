@@ -43,9 +43,26 @@ def test_devices_apart_and_in_step_wait_for_one_another() -> None:
 
 
 def test_stale_devices_wait_for_the_slower_part_alone() -> None:
-    found, step = _asked(split=8, staleness=1)
-    assert step.step_time_s == pytest.approx(max(found.time_s + step.weights_s, step.train_s))
+    _, step = _asked(split=8, staleness=1)
+    assert step.step_time_s == pytest.approx(max(step.generate_s + step.weights_s, step.train_s))
     assert step.step_time_s < _asked(split=8)[1].step_time_s
+
+
+def test_engines_that_work_ahead_do_not_wait_for_the_longest_answers() -> None:
+    """Long tails cost a step in step with training, and nothing once the next steps' answers fill them."""
+    words = {"split": 8, "response": "lognormal:mean=1k,cv=1", "max_response": "8k", "prompts": 64}
+    found, in_step = _asked(**words)
+    assert in_step.generate_s == found.time_s
+    assert found.tail_s > 0.4 * found.time_s
+    stale = [_asked(**words, staleness=steps)[1].generate_s for steps in (1, 4)]
+    assert stale[1] < stale[0] < 0.7 * found.time_s
+
+
+def test_engines_ahead_on_equal_answers_take_what_full_ones_take() -> None:
+    """As many in flight as a step has answers of an engine, all alike: waves follow one another, as in step."""
+    found, step = _asked(split=8, staleness=1, in_flight=16)
+    assert found.answers // found.engines == 16
+    assert step.generate_s == pytest.approx(found.time_s, rel=1e-9)
 
 
 def test_updates_are_those_of_estimate(colocated: tuple[Rollout, RlStep]) -> None:
@@ -99,6 +116,8 @@ def test_a_trainer_that_does_not_fit_is_a_no() -> None:
     [
         ({"trainer": None, "staleness": 1}, "give --trainer too"),
         ({"staleness": 1}, "give --split too"),
+        ({"staleness": 100, "split": 8}, "must be at most 64, got 100"),
+        ({"prompts": 10**8}, "more than the 1,000,000 that are simulated"),
         ({"split": 16}, "must leave devices of the 16 to train"),
         ({"train_batch": 48}, "48 sequences of an update do not divide the 128 answers"),
         ({"trainer": "tensor=4"}, "'tensor=4' is no word of a layout"),

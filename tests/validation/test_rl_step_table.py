@@ -6,6 +6,8 @@ a step is held to being no more than MOST_LONGER of the published one, and no le
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from published_data import unpackaged
 
 SAMPLED = 6
 MOST_LONGER, LEAST = 1.3, 0.5
+BOTH = {(True, "0"), (False, "1")}
 
 
 def test_steps_are_a_lower_bound_of_published_ones() -> None:
@@ -24,6 +27,23 @@ def test_steps_are_a_lower_bound_of_published_ones() -> None:
     ratios = [one.step.step_time_s / one.measured_s for one in found]
     assert max(ratios) < MOST_LONGER
     assert LEAST < np.median(ratios) <= 1.0
+
+
+def test_the_faster_placement_is_the_published_one() -> None:
+    """Pairs of rows that differ in the placement alone: on the same devices in turn, or apart and one step stale."""
+    rows = unpackaged("rl_nemo_rl.csv")
+    same = ("release", "algorithm", "model", "system", "precision", "n_gpus")
+    pairs = [
+        (one, other)
+        for one, other in itertools.combinations(rows, 2)
+        if all(one[key] == other[key] for key in same)
+        and {(row["placement"] == "colocated", row["steps_off_policy"]) for row in (one, other)} == BOTH
+    ]
+    found = {one.name: one for one in rl_step_rows(row for pair in pairs for row in pair)}
+    compared = [(found[a["row_id"]], found[b["row_id"]]) for a, b in pairs if {a["row_id"], b["row_id"]} <= {*found}]
+    assert len(compared) == 10
+    right = [(a.measured_s < b.measured_s) == (a.step.step_time_s < b.step.step_time_s) for a, b in compared]
+    assert sum(right) >= 0.9 * len(compared)
 
 
 @pytest.mark.parametrize(("mean", "most"), [(1000, 4096), (3000, 3996), (200, 100_000)])

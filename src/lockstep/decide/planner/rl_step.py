@@ -2,9 +2,10 @@
 
     together (colocated)         T = G + U + W + H            all devices generate, then all train
     apart, in step               T = G + U + W                some generate while the others wait, and the reverse
-    apart, k >= 1 steps stale    T = max(G + W, U)            both work at once, on answers of weights k steps old
+    apart, k >= 1 steps stale    T = max(G_k + W, U)          both work at once, on answers of weights k steps old
 
-G generation (`rollout.py`); U all updates with the forward passes that they need, through the model that generated and
+G generation (`rollout.py`), G_k where engines begin the next k steps' answers while the longest of one still run
+(`ahead.py`); U all updates with the forward passes that they need, through the model that generated and
 the reference, as `estimate --train grpo` prices them; W weights to the engines; H states to host memory before
 generation and back after it. Rewards, advantages and what software does between phases are not in it.
 
@@ -23,12 +24,17 @@ from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json, picked
+from lockstep.decide.planner.ahead import ahead_s
 from lockstep.decide.planner.estimate import Estimate
+from lockstep.decide.planner.generation_interval import interval_of
 from lockstep.decide.planner.interval import Interval
 from lockstep.decide.planner.rollout import Rollout
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import parameters
 from lockstep.simulate.parallel.group import collective_s
+
+SENT_B = 2.0
+"""Bytes per parameter: weights are sent in half precision, and cast where engines keep a narrower format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,33 +119,34 @@ def rl_step(generation: Rollout, trainer: Estimate, whole: Cluster, staleness: i
     The trainer's batch is that of an update. Raises BadInput where the answers are not whole batches, and where a
     colocated step is to be stale.
     """
-    batch, samples = trainer.job.recipe.batch, generation.answers
+    batch, samples = trainer.job.step_units // trainer.job.sequence_units, generation.answers
     if samples % batch:
         raise BadInput(f"{batch} sequences of an update do not divide the {samples:,} answers", "--train-batch")
     colocated = generation.devices == trainer.cluster.num_devices == whole.num_devices
     if colocated and staleness:
         raise BadInput("devices that generate and train in turn work in step; give --split too", "--staleness")
     updates = samples // batch
+    generate_s = ahead_s(generation, staleness) if staleness else generation.time_s
     tokens = generation.tokens + samples * generation.prompt_tokens
     return RlStep(
         trainer=trainer,
         updates=updates,
         colocated=colocated,
         staleness=staleness,
-        generate_s=generation.time_s,
-        generate_interval=generation.interval,
+        generate_s=generate_s,
+        generate_interval=interval_of(generate_s),
         train_s=updates * trainer.step_time_s,
         weights_s=_weights_s(trainer, whole),
         offload_s=_offload_s(trainer) if colocated else 0.0,
         samples=samples,
         tokens=tokens,
-        phases=_phases(generation, trainer, updates, colocated, whole),
+        phases=_phases(generation, trainer, (generate_s, updates), colocated, whole),
     )
 
 
 def _weights_s(trainer: Estimate, whole: Cluster) -> float:
     """Seconds until all engines have the trainer's weights."""
-    model_B = parameters(trainer.job.model).total * trainer.job.recipe.parameter_B
+    model_B = parameters(trainer.job.model).total * SENT_B
     if whole.num_devices == 1:
         return 0.0
     return float(collective_s("all-gather", whole.levels_of(whole.num_devices), model_B))
@@ -157,16 +164,20 @@ def _offload_s(trainer: Estimate) -> float:
     return 0.0 if cluster.host is None else 2.0 * _states_B(trainer) / cluster.host_bandwidth_Bps
 
 
-def _phases(generation: Rollout, trainer: Estimate, updates: int, colocated: bool, whole: Cluster) -> tuple[Phase, ...]:
-    """What a device holds in each phase; of devices apart, the one that the phase is about."""
+def _phases(
+    generation: Rollout, trainer: Estimate, taken: tuple[float, int], colocated: bool, whole: Cluster
+) -> tuple[Phase, ...]:
+    """What a device holds in each phase; of devices apart, the one that the phase is about. `taken`: seconds of
+    generation, and updates.
+    """
     memory_B, pool = whole.device.memory_B, generation.pool
     stays_B = _states_B(trainer) if colocated and whole.host is None else 0.0
     engine_B = pool.weights_B + pool.working_B + max(0.0, pool.pool_B)
     sent_B = float(trainer.memory.parameters_B) + pool.weights_B if colocated else pool.weights_B
     train_B, capacity_B = float(trainer.memory.total_B), float(trainer.memory.capacity_B)
     return (
-        Phase("generate", generation.time_s, engine_B + stays_B, memory_B),
-        Phase("train", updates * trainer.step_time_s, train_B, capacity_B),
+        Phase("generate", taken[0], engine_B + stays_B, memory_B),
+        Phase("train", taken[1] * trainer.step_time_s, train_B, capacity_B),
         Phase("send weights", _weights_s(trainer, whole), sent_B, memory_B),
     )
 

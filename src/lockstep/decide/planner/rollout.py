@@ -25,6 +25,7 @@ from lockstep.price.generation import Answered, Engine, Lengths, Passes, Pool, p
 if TYPE_CHECKING:
     from lockstep.decide.planner.rl_step import RlStep
 
+MOST_ANSWERS = 1_000_000
 POINTS = 100
 """Of the curves over time."""
 
@@ -157,6 +158,10 @@ def rollout(
     Raises BadInput where weights do not fit, where the pool does not hold one answer, and for devices that engines do
     not fill.
     """
+    if prompts * group > MOST_ANSWERS:
+        raise BadInput(
+            f"{prompts * group:,} answers are more than the {MOST_ANSWERS:,} that are simulated", "--prompts"
+        )
     engines = _engines(engine)
     pool, passes = pool_of(engine), Passes(engine)
     _check_fits(engine, pool)

@@ -33,7 +33,7 @@ def decode_s_per_token(engine: Engine, kind: LayerKind) -> float:
     device, attention = engine.cluster.device, engine.model.attention
     latent, heads = attention.latent, attention.heads / engine.tp
     widths = 2 * latent.kv_rank + latent.rope_dim if latent else attention.head_dim + attention.value_dim
-    peak = device.peak("bf16") * float(clock_of(engine, "bf16").attention[1].forward_frac)
+    peak = device.peak(engine.wide) * float(clock_of(engine, engine.wide).attention[1].forward_frac)
     read_s = layer_token_B(engine, kind) / (device.memory_bandwidth_Bps * device.efficiency.stream_frac)
     return float(max(read_s, 2.0 * heads * widths / peak))
 
@@ -53,7 +53,7 @@ def prefill_s(engine: Engine, kind: LayerKind, tokens: Number, past: Number = 0.
     model = engine.model
     if kind.mixer == "recurrent" and model.recurrent is not None:
         flops = tokens * model.recurrent.core_flops(np.maximum(tokens, 1.0), "causal") / engine.tp
-        scan_s: Number = clock_of(engine, "bf16").arithmetic(flops).matmul_s
+        scan_s: Number = clock_of(engine, engine.wide).arithmetic(flops).matmul_s
         return scan_s
     if not kind.attends:
         return 0.0
@@ -62,7 +62,7 @@ def prefill_s(engine: Engine, kind: LayerKind, tokens: Number, past: Number = 0.
     keys = _keys(tokens, past, reach)
     flops = 2.0 * attention.heads / engine.tp * (attention.head_dim + attention.value_dim) * keys
     length = np.maximum(np.minimum(tokens + past, reach), 1.0)
-    work = clock_of(engine, "bf16").fused_attention(flops, length, attention.head_dim, True)
+    work = clock_of(engine, engine.wide).fused_attention(flops, length, attention.head_dim, True)
     return np.where(np.asarray(tokens) > 0, work.attention_s, 0.0)
 
 

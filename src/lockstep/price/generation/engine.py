@@ -17,15 +17,15 @@ from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import Transformer
 
 WEIGHT_FORMATS = {
-    "bf16": (2.0, "bf16"),
-    "fp16": (2.0, "fp16"),
+    "bf16": (2.0, ""),
+    "fp16": (2.0, ""),
     "fp8": (1.0, "fp8"),
     "nvfp4": (0.5 + 1 / 16, "fp4"),
-    "mxfp4": (0.5 + 1 / 32, "bf16"),
+    "mxfp4": (0.5 + 1 / 32, ""),
 }
-"""Bytes per element, scales included (a byte per 16 elements of nvfp4, per 32 of mxfp4), and the format of the product:
-that of the weights, or bf16 where these are widened on chip (mxfp4, as gpt-oss is released: github.com/openai/gpt-oss,
-README, "MXFP4 quantization")."""
+"""Bytes per element, scales included (a byte per 16 elements of nvfp4, per 32 of mxfp4), and the format of the product
+where that is not half precision. Weights in mxfp4 are widened on chip (github.com/openai/gpt-oss, README).
+"""
 KV_FORMATS = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 """Bytes per element of a key or value."""
 HOST_S = 20e-6
@@ -36,6 +36,8 @@ ai-dynamo/aiconfigurator@095f58a, silicon_sample.csv; vLLM as ml-energy/leaderbo
 these tables were asked first."""
 WIDE_B = 2.0
 """Bytes per element of what stays in bf16: activations, tables, norms, routers, the head."""
+LIMITS = {**dict.fromkeys(("tp", "pp", "dp", "ep"), 4096), "most_sequences": 65_536, "pass_tokens": 1 << 20}
+"""Beyond these a number is taken for a mistake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +67,10 @@ class Engine:
     """Of the host at each step for each sequence: scheduling, sampling, making text of its token."""
 
     def __post_init__(self) -> None:
-        for name in ("tp", "pp", "dp", "ep", "most_sequences", "pass_tokens"):
+        for name, most in LIMITS.items():
             number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise BadInput(f"must be a whole number of at least 1, got {number!r}", name)
+            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+                raise BadInput(f"must be a whole number from 1 to {most:,}, got {number!r}", name)
         if not 0 <= self.host_s < math.inf:
             raise BadInput(f"must be a time of 0 or more, got {self.host_s:g}", "host_s")
         if not 0 < self.memory_frac <= 1:
@@ -76,6 +78,10 @@ class Engine:
         for name, known in (("weights_dtype", WEIGHT_FORMATS), ("kv_dtype", KV_FORMATS)):
             if getattr(self, name) not in known:
                 raise UnknownName("number format", getattr(self, name), known, name)
+        for dtype in filter(None, (self.weights_dtype, self.experts_dtype)):
+            product = WEIGHT_FORMATS.get(dtype, (0.0, ""))[1]
+            if product and not self.cluster.device.takes(product):
+                raise BadInput(f"{self.cluster.device.name} has no units for products in {dtype}", "weights_dtype")
         if self.experts_dtype and self.experts_dtype not in WEIGHT_FORMATS:
             raise UnknownName("number format", self.experts_dtype, WEIGHT_FORMATS, "experts_dtype")
         self._check_layout()
@@ -121,10 +127,15 @@ class Engine:
     def format_of(self, category: str) -> tuple[float, str]:
         """Bytes per element of a category of weights, and the format that its products run in."""
         if category in ("embedding", "positions", "norms", "router", "head"):
-            return WIDE_B, "bf16"
-        if category == "routed_experts" and self.experts_dtype:
-            return WEIGHT_FORMATS[self.experts_dtype]
-        return WEIGHT_FORMATS[self.weights_dtype]
+            return WIDE_B, self.wide
+        stored = self.experts_dtype if category == "routed_experts" and self.experts_dtype else self.weights_dtype
+        size_B, product = WEIGHT_FORMATS[stored]
+        return size_B, product or self.wide
+
+    @property
+    def wide(self) -> str:
+        """The half-precision format of the device: bf16, or fp16 where it has no units for that."""
+        return "bf16" if self.cluster.device.takes("bf16") else "fp16"
 
     @property
     def kv_B(self) -> float:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import BadInput, located
+from lockstep.base.types.plain import Json
 from lockstep.base.units import LENGTH, parse_frac, parse_time_s
 from lockstep.show.verbs.estimate import read_asked
 from lockstep.show.verbs.words.calling import verb
@@ -163,7 +164,7 @@ def _generating(machine: Cluster, split: Quantity | None) -> Cluster:
         return machine.resized(devices)
 
 
-def _with_trainer(found: "Rollout", machine: Cluster, trainer: str, asked: Mapping[str, Any]) -> "Rollout":
+def _with_trainer(found: "Rollout", machine: Cluster, trainer: str, asked: Json) -> "Rollout":
     """The rollout as part of a step, whose sequences have the mean length."""
     from lockstep.decide.planner.estimate import estimate as estimate_layout
     from lockstep.decide.planner.rl_step import rl_step, with_step
@@ -171,7 +172,7 @@ def _with_trainer(found: "Rollout", machine: Cluster, trainer: str, asked: Mappi
     apart = asked["split"] is not None
     with located("--split"):
         devices = machine.resized(machine.num_devices - found.devices) if apart else machine
-    words: dict[str, Any] = {
+    words: Json = {
         "batch": found.answers if asked["train_batch"] is None else whole(asked["train_batch"], "--train-batch"),
         "seq": round(found.prompt_tokens + found.lengths.mean),
         "train": asked["train"] or "grpo",
