@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MOST_ANSWERS = 1_000_000
 POINTS = 100
 """Of the curves over time."""
+ENGINE = "tp pp dp ep devices weights_dtype experts_dtype kv_dtype memory_frac most_sequences pass_tokens host_s"
+"""Of an engine, what answers print."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +111,6 @@ class Rollout(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        engine = {
-            name: getattr(self.engine, name)
-            for name in (
-                "tp",
-                "pp",
-                "dp",
-                "ep",
-                "devices",
-                "weights_dtype",
-                "experts_dtype",
-                "kv_dtype",
-                "memory_frac",
-                "most_sequences",
-                "pass_tokens",
-                "host_s",
-            )
-        }
         lengths = {
             "mean": self.lengths.mean,
             "expected_longest": self.lengths.expected_longest(self.answers),
@@ -137,7 +122,7 @@ class Rollout(Shown):
         return {
             **picked(self, own),
             "tokens_per_s_per_device": self.tokens_per_s / self.devices,
-            "engine": engine,
+            "engine": picked(self.engine, ENGINE),
             "response_tokens": lengths,
             "memory": pool,
         }
@@ -162,36 +147,44 @@ def rollout(
         raise BadInput(
             f"{prompts * group:,} answers are more than the {MOST_ANSWERS:,} that are simulated", "--prompts"
         )
-    engines = _engines(engine)
-    pool, passes = pool_of(engine), Passes(engine)
+    engines, pool, passes = _engines(engine), pool_of(engine), Passes(engine)
     _check_fits(engine, pool)
     drawn = lengths.draw(np.random.default_rng(seed), prompts * group)
     shares = [share for share in _dealt(drawn.reshape(prompts, group), engines) if len(share)]
     runs = _runs(passes, pool, prompt_tokens, shares, group, lengths.alike)
-    ends_s = np.array([run.total_s for run in runs])
-    last = runs[int(ends_s.argmax())]
-    moments = _moments(runs)
+    asked: Json = {
+        "engine": engine,
+        "prompts": prompts,
+        "group": group,
+        "prompt_tokens": prompt_tokens,
+        "lengths": lengths,
+    }
     return Rollout(
-        engine,
-        pool,
-        engines,
-        prompts,
-        group,
-        prompt_tokens,
-        lengths,
-        time_s=last.total_s,
+        **asked,
+        pool=pool,
+        engines=engines,
         tokens=int(drawn.sum()),
         longest=int(drawn.max()),
-        token_s=sum(_busy_s(run) for run in runs) / int(drawn.sum()),
-        breakdown_s=_breakdown(passes, last),
         tail_frac=tail_frac,
         tail_s=_tail_s(runs, tail_frac),
-        idle_frac=float(1.0 - ends_s.sum() / (engines * last.total_s)),
-        most_in_flight=sum(int(run.in_flight.max()) for run in runs),
-        preempted=sum(run.preempted for run in runs),
-        moments=moments,
+        moments=_moments(runs),
         assumptions=_assumptions(engine, group),
+        **_told(passes, runs, engines),
     )
+
+
+def _told(passes: Passes, runs: Sequence[Answered], engines: int) -> Json:
+    """What the runs of engines say together."""
+    ends_s = np.array([run.total_s for run in runs])
+    last = runs[int(ends_s.argmax())]
+    return {
+        "time_s": last.total_s,
+        "token_s": sum(_busy_s(run) for run in runs) / sum(int(run.tokens.sum()) for run in runs),
+        "breakdown_s": _breakdown(passes, last),
+        "idle_frac": float(1.0 - ends_s.sum() / (engines * last.total_s)),
+        "most_in_flight": sum(int(run.in_flight.max()) for run in runs),
+        "preempted": sum(run.preempted for run in runs),
+    }
 
 
 def _engines(engine: Engine) -> int:
