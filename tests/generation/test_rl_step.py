@@ -84,6 +84,17 @@ def test_weights_take_no_less_than_their_bytes(colocated: tuple[Rollout, RlStep]
         assert step.weights_s > model_B / 2 / (8 * fastest_Bps)
 
 
+@pytest.mark.parametrize(
+    ("name", "devices", "published_s"), [("qwen3-235b-a22b", 8, 6.22), ("qwen3-235b-a22b", 64, 6.22)]
+)
+def test_weights_are_sent_in_the_published_time(name: str, devices: int, published_s: float) -> None:
+    """Qwen3-235B in bf16 to 8 H800 by checkpoint-engine's broadcast; to more devices it takes as long."""
+    words = {**ASKED, "rollout_tp": 8, "memory_frac": 1.0, "trainer": "tp=8,ep=8,etp=1,sequence-parallel"}
+    found = lockstep.rollout(name, f"hgx-h800:{devices // 8}", **words)
+    assert found.step is not None
+    assert found.step.weights_s == pytest.approx(published_s, rel=0.2)
+
+
 def test_phases_hold_what_each_side_holds(colocated: tuple[Rollout, RlStep]) -> None:
     found, step = colocated
     generate, train, send = step.phases
@@ -122,6 +133,7 @@ def test_a_trainer_that_does_not_fit_is_a_no() -> None:
         ({"train_batch": 48}, "48 sequences of an update do not divide the 128 answers"),
         ({"trainer": "tensor=4"}, "'tensor=4' is no word of a layout"),
         ({"trainer": "tp=2,tp=4"}, "'tp=4' is no word of a layout"),
+        ({"trainer": "tp=64"}, r"--trainer: .*tp=64"),
         ({"rollout_tp": 3}, "tp=3 does not divide 32 attention heads"),
         ({"rollout_tp": 16, "memory_frac": 0.01}, "leave nothing"),
     ],

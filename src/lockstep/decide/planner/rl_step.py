@@ -9,8 +9,9 @@ G generation (`rollout.py`), G_k where engines begin the next k steps' answers w
 the reference, as `estimate --train grpo` prices them; W weights to the engines; H states to host memory before
 generation and back after it. Rewards, advantages and what software does between phases are not in it.
 
-    W    every device gets all tensors one after another and keeps what its engine needs: an all-gather of the whole
-         model over all devices, so that each node receives it once, through all of its ports
+    W    every device gets all tensors one after another and keeps what its engine needs: the longer of an all-gather
+         of the whole model over all devices, so that each node receives it once, through all of its ports, and of what
+         engines take to load so many bytes
     H    2 (parameters, gradients and states of a rank) / rate of the host link; none where no host is known
 
 Memory of a device, phase by phase: while it generates, the engine's share; while it trains, the trainer's; while
@@ -35,6 +36,11 @@ from lockstep.simulate.parallel.group import collective_s
 
 SENT_B = 2.0
 """Bytes per parameter: weights are sent in half precision, and cast where engines keep a narrower format."""
+
+LOAD_Bps = 65e9
+"""Bytes of a model that engines load in a second: 59 to 75 GB/s in updates of GLM-4.5-Air, Qwen3-235B, DeepSeek-V3.1
+and Kimi-K2 (212 GB to 1 TB) on 8 to 256 H800 and H20 by broadcasts, whatever the number of nodes, where links alone
+would take a sixth of the time on one node (MoonshotAI/checkpoint-engine@59a3c4f, README)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +153,10 @@ def rl_step(generation: Rollout, trainer: Estimate, whole: Cluster, staleness: i
 def _weights_s(trainer: Estimate, whole: Cluster) -> float:
     """Seconds until all engines have the trainer's weights."""
     model_B = parameters(trainer.job.model).total * SENT_B
+    loaded_s = model_B / LOAD_Bps
     if whole.num_devices == 1:
-        return 0.0
-    return float(collective_s("all-gather", whole.levels_of(whole.num_devices), model_B))
+        return loaded_s
+    return max(loaded_s, float(collective_s("all-gather", whole.levels_of(whole.num_devices), model_B)))
 
 
 def _states_B(trainer: Estimate) -> float:

@@ -179,10 +179,24 @@ def _with_trainer(found: "Rollout", machine: Cluster, trainer: str, asked: Json)
         "stack": asked["stack"],
         **_layout_words(trainer),
     }
-    question, layout = read_asked(found.engine.model, devices, None, words)
+    with _of_trainer():
+        question, layout = read_asked(found.engine.model, devices, None, words)
     stale = 0 if asked["staleness"] is None else whole(asked["staleness"], "--staleness", minimum=0)
     update = estimate_layout(question.job, question.cluster, layout)
     return with_step(found, rl_step(found, update, machine, stale))
+
+
+@contextmanager
+def _of_trainer() -> Iterator[None]:
+    """Names `--trainer` behind every BadInput about a word of its layout, whose flag is of another verb."""
+    try:
+        yield
+    except BadInput as error:
+        word = (error.where or "").removeprefix("--")
+        if word.replace("-", "_") not in LAYOUT_WORDS:
+            raise
+        told = error.message if word.replace("-", "_") in error.message else f"{word}: {error.message}"
+        raise BadInput(told, "--trainer") from None
 
 
 def _layout_words(text: str) -> dict[str, str | bool]:
