@@ -134,5 +134,5 @@ COMMAND = Command(
     render=render,
     picture=plot_rollout,
     ok=_fits,
-    figures=("time_s", "tokens_per_s", "tail_s", "idle_frac", "token_s"),
+    figures=("step.step_time_s", "time_s", "tokens_per_s", "tail_s", "idle_frac", "token_s"),
 )
