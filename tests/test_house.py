@@ -89,6 +89,7 @@ LINK_READERS = {
     "decide/planner/guide/rules/node.py": "shows both rates to the reader of a rule",
     "decide/planner/assumptions.py": "prints the host link",
     "price/step/device.py": "hands the rate of the host link to the traffic on it",
+    "decide/planner/rl_step.py": "puts states on the host link beside the phases of a step",
     "decide/planner/roofline.py": "turns seconds of a level back into bytes",
     "decide/planner/whatif.py": "scales links to ask what a faster one saves",
     "explain/gather.py": "puts a measured link beside the cluster's",

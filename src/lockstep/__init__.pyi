@@ -34,6 +34,7 @@ from .show.verbs.plan import plan as plan
 from .show.verbs.report import report as report
 from .show.verbs.reproduce import reproduce as reproduce
 from .show.verbs.rig import rig as rig
+from .show.verbs.rollout import rollout as rollout
 from .show.verbs.roofline import roofline as roofline
 from .show.verbs.runs import runs as runs
 from .show.verbs.scaling import scaling as scaling

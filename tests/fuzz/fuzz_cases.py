@@ -43,6 +43,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "stragglers": ("--workers", "16", "--law", "lognormal:mean=50ms,cv=0.2"),
     "balance": ("--speeds", "1,2,3", "--batch", "64"),
     "experts": ("--experts", "8", "--top-k", "2", "--tokens", "4096", "--skew", "1", "--ranks", "8", *LINK),
+    "rollout": ("gpt2", "-c", "l40s:2", "--prompts", "4", "--prompt-tokens", "16", "--response", "exponential:mean=64"),
     "tensor": ("--ranks", "4", "--hidden", "64", "--heads", "4", "--seq", "32", "--flops", "1T", *LINK),
     "checkpoint": ("--mtbf", "6h", "--write", "1min", "--campaigns", "20"),
     "speedup": ("--compute", "1s", "--size", "100MB", "--workers", "64", *LINK),

@@ -43,6 +43,8 @@ def test_the_verdict_states_that_generation_is_not_counted(verb: str) -> None:
     told = " ".join(run(*words, "grpo", *layout).out.split())
     verdict = told.split("What fills the memory")[0].split("Best layouts")[0].split("Where the time goes")[0]
     assert "Not counted: the time to generate answers, rewards by rules, the memory of the engine" in verdict
+    assert "`lockstep rollout` predicts generation and its engine." in verdict
+    assert "lockstep rollout" not in run(*words, "dpo", *layout).out
     assert "Not counted" not in run(*words, "full", *layout).out
     assert "the time to generate answers" in run(*words, "grpo", *layout, "--json").json()["not_counted"]
 

@@ -65,8 +65,16 @@ def test_entries_follow_one_another_and_the_first_of_each_table_is_quoted(ledger
     assert len({(one.table, one.commit) for one in ledger.entries}) == len(ledger.entries)
     first = {one.table: one for one in reversed(ledger.entries)}
     assert {one.table: one for one in ledger.first} == first
-    assert ledger.median_abs_frac == np.median([one.median_abs_frac for one in first.values()])
-    assert ledger.coverage_frac == pytest.approx(np.mean([one.coverage_frac for one in first.values()]))
+    steps = [one for one in first.values() if one.quantity == "step"]
+    assert ledger.median_abs_frac == np.median([one.median_abs_frac for one in steps])
+    assert ledger.coverage_frac == pytest.approx(np.mean([one.coverage_frac for one in steps]))
+
+
+def test_what_is_quoted_is_of_steps_and_else_of_what_was_asked_for(ledger: Ledger) -> None:
+    assert {one.quantity for one in ledger.quoted} == {"step"} < {one.quantity for one in ledger.first}
+    generation = first_sight(["rl_serving_silicon"])
+    assert [one.table for one in generation.quoted] == ["rl_serving_silicon"]
+    assert generation.median_abs_frac == generation.first[0].median_abs_frac
 
 
 def test_tables_are_chosen_by_name() -> None:
@@ -80,8 +88,8 @@ def test_readme_leads_with_first_sight_before_what_is_in_sample(ledger: Ledger) 
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     said = f"a median error of {100 * ledger.median_abs_frac:.0f} %; {100 * ledger.coverage_frac:.0f} % of the steps"
     assert 0 < text.index("**At first sight**") < text.index(said) < text.index("**In sample**")
-    assert len(ledger.first) == 3
-    assert f"Three tables, {sum(one.rows for one in ledger.first)} steps," in text
+    assert len(ledger.quoted) == 3
+    assert f"Three tables, {sum(one.rows for one in ledger.quoted)} steps," in text
 
 
 @pytest.mark.parametrize("name", ASKED)

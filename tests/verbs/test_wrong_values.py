@@ -44,6 +44,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "crossover": {"op": "all-reduce", "ranks": 4, **LINK},
     "pipeline": {"stages": 4, "microbatches": 8},
     "overlap": {"layers": 4, "ranks": 4, "backward": "1s", "gradients": "1GB", **LINK},
+    "rollout": {"model": "gpt2", "cluster": "l40s:1", "prompts": 4, "prompt_tokens": 16, "response": "32"},
     "tensor": {"ranks": 4, "hidden": 64, "heads": 8, "seq": 64, "flops": "600T", **LINK},
     "experts": {"experts": 8, "tokens": 64, "ranks": 4, **LINK},
     "stragglers": {"workers": 8, "law": "exponential:mean=1"},

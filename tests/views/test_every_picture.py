@@ -72,6 +72,7 @@ QUESTIONS = {
     "pipeline": ("pipeline", "--stages", "4", "--microbatches", "8"),
     "choices": ("pipeline", "--stages", "4", "--microbatches", "8", "--schedule", "all"),
     "overlap": ("overlap", "--layers", "8", "--backward", "48ms", "--gradients", "70MB", "--ranks", "8", *LINK),
+    "rollout": ("rollout", "gpt2", "-c", "l40s:1", "--prompts", "4", "--prompt-tokens", "16", "--response", "32"),
     "tensor": ("tensor", "--ranks", "4", "--hidden", "64", "--heads", "4", "--seq", "32", "--flops", "1T", *LINK),
     "experts": ("experts", "--experts", "8", "--tokens", "4096", "--ranks", "4", *LINK),
     "stragglers": ("stragglers", "--workers", "16", "--law", "lognormal:mean=50ms,cv=0.3"),

@@ -55,14 +55,22 @@ def choices(cases: Sequence[Case], answers: Sequence[tuple[float, bool, bool]]) 
 
 
 def entry(reader: ModuleType) -> str:
-    """The entry as TOML, its groups in the order of their first rows."""
+    """The entry of a reader's table as TOML."""
     cases = reader.cases()
     answers = [answer(case) for case in cases]
+    groups = [reader.group(case) for case in cases]
+    return ledger_entry(reader.FILE.removesuffix(".csv"), answers, groups, choices(cases, answers))
+
+
+def ledger_entry(
+    table: str, answers: Sequence[tuple[float, bool, bool]], names: Sequence[str], more: dict[str, float]
+) -> str:
+    """An entry as TOML, its groups in the order of their first rows; `more` figures of the whole table."""
     groups: dict[str, list[tuple[float, bool, bool]]] = {}
-    for case, one in zip(cases, answers, strict=True):
-        groups.setdefault(reader.group(case), []).append(one)
-    lines = ["[[entries]]", f'table = "{reader.FILE.removesuffix(".csv")}"', f'date = "{date.today()}"']
-    lines += [f'commit = "{_commit()}"', *_toml(figures(answers) | choices(cases, answers))]
+    for name, one in zip(names, answers, strict=True):
+        groups.setdefault(name, []).append(one)
+    lines = ["[[entries]]", f'table = "{table}"', f'date = "{date.today()}"']
+    lines += [f'commit = "{_commit()}"', *_toml(figures(answers) | more)]
     for name, some in groups.items():
         lines += ["[[entries.groups]]", f'name = "{name}"', *_toml(figures(some))]
     return "\n".join(lines)

@@ -17,10 +17,13 @@ from lockstep.base.errors import UnknownName
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 
+STEP = "step"
+"""The quantity of tables of training steps, whose errors are quoted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Errors of the steps of some rows, predicted / measured - 1."""
+    """Errors of the times of some rows, predicted / measured - 1."""
 
     rows: int
     median_abs_frac: float
@@ -55,6 +58,8 @@ class Sight(Errors):
     """The first eight digits of the commit that was asked."""
     first: bool
     """Whether no earlier entry asks the same table."""
+    quantity: str
+    """What was predicted: a step, or of generation a token or the first token."""
     choice_frac: float | None
     """What the layout predicted fastest takes more than the one measured fastest, in the mean over jobs."""
     groups: tuple[Group, ...]
@@ -72,14 +77,19 @@ class Ledger(Shown):
         return tuple(one for one in self.entries if one.first)
 
     @property
+    def quoted(self) -> tuple[Sight, ...]:
+        """Those of training steps; where none of them was asked for, all."""
+        return tuple(one for one in self.first if one.quantity == STEP) or self.first
+
+    @property
     def median_abs_frac(self) -> float:
-        """Median over tables of the median error of each at first sight."""
-        return float(np.median([one.median_abs_frac for one in self.first]))
+        """Median over the quoted tables of the median error of each at first sight."""
+        return float(np.median([one.median_abs_frac for one in self.quoted]))
 
     @property
     def coverage_frac(self) -> float:
-        """Share of their steps inside the 90 % interval, every table weighing the same."""
-        return float(np.mean([one.coverage_frac for one in self.first]))
+        """Share of their rows inside the 90 % interval, every table weighing the same."""
+        return float(np.mean([one.coverage_frac for one in self.quoted]))
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -101,6 +111,6 @@ def first_sight(tables: Iterable[str] | None = None) -> Ledger:
 def _sight(entry: Json, found: Json) -> Sight:
     """An entry with what is said of its table."""
     same = [one for one in found["entries"] if one["table"] == entry["table"]]
-    own = {**found["tables"][entry["table"]], "choice_frac": None, **entry}
+    own = {"quantity": STEP, **found["tables"][entry["table"]], "choice_frac": None, **entry}
     own["groups"] = tuple(Group(**group) for group in entry["groups"])
     return Sight(**own, first=entry is same[0])

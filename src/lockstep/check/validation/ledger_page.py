@@ -9,13 +9,14 @@ from lockstep.check.validation.ledger import Errors, Sight, first_sight
 HEAD = """## First sight
 
 **{median} is the error to expect of a model, machine or program that Lockstep was not made beside**: the median over
-the {tables} tables below of the median error of each at *first sight*, when it was asked once, before anything was
+the {tables} tables of steps below of the median error of each at *first sight*, asked once, before anything was
 changed for it. {inside} of their steps lie inside their 90 % interval. The same two numbers *in sample*, of programs
 beside whose rows the code was written and mended, are {in_sample} and {in_sample_inside}; all that follows on this page
 is in sample.
 
 Entries have a date and the commit that was asked, and are never changed (`lockstep validate --first-sight`). What is
-quoted is the first of a table; a later one is of code that still had not been changed for it.
+quoted is the first of a table; a later one is of code that still had not been changed for it. Tables of generation,
+whose times are of tokens of answers, are listed and not quoted.
 
 | table | asked | commit | rows | median error | mean signed | inside | fit in memory | choice |
 |---|---|---|---|---|---|---|---|---|
@@ -35,7 +36,7 @@ def section(in_sample: str, in_sample_inside: str) -> str:
     head = HEAD.format(
         median=f"{100 * found.median_abs_frac:.0f} %",
         inside=f"{100 * found.coverage_frac:.0f} %",
-        tables=len(found.first),
+        tables=len(found.quoted),
         in_sample=in_sample,
         in_sample_inside=in_sample_inside,
     )

@@ -9,6 +9,8 @@ from lockstep.price.layout import Job
 ALWAYS = ("loading data",)
 """What no answer counts; it is said beside what is left out of this job, and in JSON always."""
 
+GENERATES, PRICED = "engine that generates", " `lockstep rollout` predicts generation and its engine."
+
 
 def not_counted(job: Job) -> tuple[str, ...]:
     """Noun phrases for what an answer about `job` leaves out, the most specific to the job first."""
@@ -22,7 +24,10 @@ def said_not_counted(job: Job) -> str:
 
 def said(left_out: Sequence[str], of: str = "") -> str:
     """The sentence for `left_out`, the answer of `not_counted`; `of` which of several runs, if not of all."""
-    return f"Not counted{of and f' in {of}'}: {', '.join(left_out)}." if set(left_out) - {*ALWAYS} else ""
+    if not set(left_out) - {*ALWAYS}:
+        return ""
+    more = PRICED if any(GENERATES in one for one in left_out) else ""
+    return f"Not counted{of and f' in {of}'}: {', '.join(left_out)}.{more}"
 
 
 def _of_job(job: Job) -> tuple[str, ...]:

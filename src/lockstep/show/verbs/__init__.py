@@ -17,6 +17,7 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "memory": "Count the memory of each pipeline stage by category; without MODEL, find the largest models that a "
         "machine trains.",
         "capture": "Run your training script without a GPU, alone or as one rank of many, and say what a step takes.",
+        "rollout": "Generate the answers of a reinforcement-learning step: time, tokens per second, tail, memory.",
         "guide": "Choose a layout for MODEL on a cluster by rules of thumb.",
         "export": "Print launch flags or a configuration for a layout.",
         "ui": "Ask and look in a browser: layouts, memory, what-if, campaigns and claims as pictures.",

@@ -31,7 +31,7 @@ NOTES = (
 def first_sight_words(found: Ledger) -> str:
     """The error to expect of what Lockstep was not made beside, in a sentence without its full stop."""
     median, inside = format_frac(found.median_abs_frac, 2), format_frac(found.coverage_frac, 2)
-    tables = "1 table" if len(found.first) == 1 else f"{len(found.first)} tables"
+    tables = "1 table" if len(found.quoted) == 1 else f"{len(found.quoted)} tables"
     return f"First sight of {tables}: median error {median}, {inside} inside the 90 % interval"
 
 

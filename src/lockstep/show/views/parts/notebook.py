@@ -53,6 +53,7 @@ VIEWS: dict[str, str] = {
     "lockstep.show.verbs.export.Export": "export",
     "lockstep.show.verbs.report.RunReport": "report",
     "lockstep.decide.planner.roofline.Roofline": "roofline",
+    "lockstep.decide.planner.rollout.Rollout": "rollout",
     "lockstep.show.verbs.sensitivity.Advice": "sensitivity",
     "lockstep.show.verbs.trace.Trace": "trace",
     "lockstep.simulate.collectives.messages.Messages": "messages",
