@@ -45,7 +45,7 @@ LONGEST = 400
 """Letters of a value."""
 FIELDS = {"a": "model"}
 """Fields that stand for another keyword."""
-WORD = re.compile(r"\w+", re.ASCII)
+WORD = re.compile(r"(?:at\.)?\w+", re.ASCII)
 YES, NO = ("yes", "true", "on"), ("no", "false", "off")
 
 
