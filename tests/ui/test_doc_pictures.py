@@ -16,7 +16,7 @@ from ui.asking import Client
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
-import doc_pictures  # noqa: E402
+import doc_pictures
 
 
 def test_the_picture_of_the_page_shows_todays_numbers(client: Client) -> None:
