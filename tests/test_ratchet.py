@@ -53,7 +53,7 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 1 more: what a captured step shows of its software.
     # 11 more: other depths and batches of captures, what public scripts do, tables asked at first sight, an example.
     # 2 more: captured steps on the page, and why an answer may lie further off.
-    # 2 more: what people type for a quantity, and for a machine.
+    # 298 more: what people type, edits and refusals on the page, its headings and axes, logs of other sizes.
     "files": (lambda: len(sources()), 1128),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
@@ -61,8 +61,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 1,660 more: captures at other depths, batches and lengths, compared and reported, scripts of others, first sights.
     # 580 more: captured steps on the page, whose files may be anybody's; intervals, evaluations, phases of engines.
     # 310 more: doubts, curves of kernels, risk of running out of memory, links that one collective uses.
-    # 296 more: headings, axes and colours of the page, what people type, edits that are undone, refusals beside answers and in files, logs of other sizes.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 138_856),
+    # 298 more: what people type, edits and refusals on the page, its headings and axes, logs of other sizes.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 138_857),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),
