@@ -22,7 +22,10 @@ import doc_pictures
 def test_the_picture_of_the_page_shows_todays_numbers(client: Client) -> None:
     words = doc_pictures.said(doc_pictures.FOLDER / "ui.png")["Description"]
     drawn = client.json("/data/ask", dict(EXAMPLE))["data"]
-    shown = [drawn["headline"], *(part for one in drawn["figures"] for part in (one["label"], one["value"], one["note"]))]
+    shown = [
+        drawn["headline"],
+        *(part for one in drawn["figures"] for part in (one["label"], one["value"], one["note"])),
+    ]
     assert [one for one in shown if doc_pictures.shown(one) not in words] == []
 
 
