@@ -23,7 +23,7 @@ author = "The Lockstep authors"
 project_copyright = "The Lockstep authors, Apache-2.0"
 extensions = [
     "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode",
-    "api_pages", "notebook_pages", "plain_docstrings", "repository_files", "start_page",
+    "api_pages", "mathml", "notebook_pages", "plain_docstrings", "repository_files", "start_page",
 ]  # fmt: skip
 root_doc = "README"
 include_patterns = ["*.md", "docs/**.md", "docs/_api/**.rst"]
@@ -35,6 +35,8 @@ html_static_path = ["_site/static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+
+html_math_renderer = "mathml"
 
 myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 4

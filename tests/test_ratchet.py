@@ -54,6 +54,7 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 11 more: other depths and batches of captures, what public scripts do, tables asked at first sight, an example.
     # 2 more: captured steps on the page, and why an answer may lie further off.
     # 23 more: generation, a file for each formula, its verb and view, whole steps, and the tables that they were asked.
+    # 3 more: what people type on the page, and roles of kernels; 3: measured loads of experts, what an allocator holds.
     "files": (lambda: len(sources()), 1149),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
@@ -62,6 +63,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 580 more: captured steps on the page, whose files may be anybody's; intervals, evaluations, phases of engines.
     # 310 more: doubts, curves of kernels, risk of running out of memory, links that one collective uses.
     # 2,640 more: generation and steps of reinforcement learning, of which 420 read published rows.
+    # 398 more: what people type, edits and refusals on the page, its headings and axes, roles of kernels.
+    # 260 more: measured loads of experts, what an allocator holds, what layers keep by their classes.
     "lines": (lambda: sum(text.count("\n") for text in sources().values()), 141_200),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),

@@ -5,7 +5,8 @@
     python tools/pages.py --write docs/use   only pages below this path
 
 Three kinds of text are regenerated: console blocks of one `lockstep` command, by the rules of `tests/test_docs.py`,
-pages that are written from data as a whole (`WRITTEN`), and the table of pages by which `lockstep find` knows them.
+pages that are written from data as a whole (`WRITTEN`), and the table of pages by which `lockstep find` knows them. So
+are pictures, of which `doc_pictures.py` has the commands: `python tools/pages.py docs/pictures` for them alone.
 Commands that measure this machine are left alone. A command that ends otherwise than its block shows is listed and left
 for a person to look at.
 """
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.append(str(TESTS))
+
+import doc_pictures  # noqa: E402
 
 import page_table  # noqa: E402
 from console_blocks import FENCE, PAGES, ROOT, SURROUNDINGS, Session, compared, name_of, printed, session  # noqa: E402
@@ -193,13 +196,16 @@ def main() -> None:
     given = parser.parse_args()
     below = [path.resolve() for path in given.paths] or [ROOT]
     chosen = [page for page in PAGES if any(page.is_relative_to(path) for path in below)]
-    if not chosen:
+    drawing = any(doc_pictures.FOLDER.is_relative_to(path) for path in below)
+    if not chosen and not drawing:
         parser.error("no page is below these paths")
     found = Changes()
     for page in chosen:
         text = found.page(page)
         if given.write and text != page.read_text("utf-8"):
             page.write_text(text, "utf-8")
+    if drawing:
+        doc_pictures.pictures(found.changed, given.write)
     if not given.paths and page_table.text() != page_table.TABLE.read_text("utf-8"):
         found.changed.append(f"{name_of(page_table.TABLE)}: the pages as lockstep find knows them")
         if given.write:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, get_type_hints, is_typeddict
 
-SPECIAL = re.compile(r"(`[^`\n]*`)|([*|\\]|_(?=\W|$)|`)")
+SPECIAL = re.compile(r"(`[^`\n]*`)|([*|\\]|_(?=\W|$)|`|(?<=\w):(?=\w))")
 
 
 def escaped(line: str) -> str:

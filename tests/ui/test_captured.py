@@ -85,7 +85,7 @@ def said_by(found: CapturedMemory) -> set[str]:
 def test_every_number_is_one_of_the_library(name: str, client: Client, word: str, expected: CapturedMemory) -> None:
     drawn: Drawn = client.json(f"/data/{name}", {"model": word, **WORDS})["data"]
     later: Drawn = client.json(f"/later/{name}", {"model": word, **WORDS})["data"]
-    kept = [drawn["title"], drawn["layout"], later["largest"], drawn.get("total", ""), drawn.get("operations", "")]
+    kept = [drawn["title"], drawn["headline"], later["largest"], drawn.get("total", ""), drawn.get("operations", "")]
     kept += [one[key] for one in drawn["figures"] for key in ("value", "note")]
     kept += [one[key] for one in drawn.get("parts", ()) for key in ("text", "percent")]
     kept += [json.dumps(drawn.get("blocks", ()))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -89,6 +90,18 @@ def test_a_log_fills_the_fields_that_it_states(watched: Any, tmp_path: Path) -> 
     said = page.page.locator("footer pre").first.inner_text().strip()
     assert said == "lockstep diagnose train.log --cluster dgx-h100:2"
     page.quiet()
+
+
+def test_a_log_of_fewer_devices_than_the_form_has_is_read_as_it_says(client: Any) -> None:
+    """Its own words come first; what is said besides and does not go with them is named."""
+    word = json.loads(client.ask("/drop/measured?name=train.log", "POST", MEGATRON.encode()).body)["word"]
+    words = {"file": word, "cluster": "dgx-h100:64"}
+    shown = client.json("/data/diagnose", words)["data"]
+    assert " on 16 x h100-sxm" in shown["title"]
+    assert shown["figures"][0]["value"] == "9.001 s"
+    refused = client.json("/data/diagnose", {**words, "tp": "4", "pp": "8"})["data"]
+    assert "train.log has tp 2, not 4 and pp 2, not 8" in refused["refused"]
+    assert "9.001 s" in json.dumps(refused["blocks"])
 
 
 def test_a_measured_number_can_be_typed(watched: Any) -> None:

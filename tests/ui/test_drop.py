@@ -37,6 +37,18 @@ def test_a_dropped_config_becomes_the_model(client: Client, tmp_path: Path) -> N
     assert "data" in compared
 
 
+def test_a_dropped_config_is_called_by_itself(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name in it, that of the file, or its kind, wherever the server was started."""
+    monkeypatch.chdir(tmp_path)
+    plain = {name: value for name, value in json.loads(CONFIG).items() if not name.endswith("name_or_path")}
+    named = {**plain, "_name_or_path": "someone/their-model"}
+    for config, name, called in (
+        (plain, "config.json", "phi3"), (plain, "ours.json", "ours"), (named, "config.json", "someone/their-model")
+    ):  # fmt: skip
+        _, found = drop(client, json.dumps(config).encode(), name)
+        assert found["name"] == called
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -148,6 +148,31 @@ def test_a_report_contains_the_answers_of_the_verbs(tmp_path: Path) -> None:
     assert run("report", "gpt2", "-c", "dgx-h100:1", "--batch", "64", "-o", "x.pdf").refusal().startswith("--out: ")
 
 
+TOO_LARGE = ("llama3-70b", "-c", "dgx-h100:1", "--batch", "8")
+
+
+def test_what_does_not_fit_is_written_with_what_would_help(tmp_path: Path) -> None:
+    """By a report, and by every verb that is asked for a file; a report may be asked either way."""
+    for verb, option in (("report", "-o"), ("report", "--html"), ("plan", "--html")):
+        file = tmp_path / f"{verb}{option}.html"
+        session = run(verb, *TOO_LARGE, option, str(file))
+        assert session.code == 1
+        page = Page(file.read_text(encoding="utf-8"))
+        assert page.tags.count("h1") == 1
+        for part in (
+            "llama3-70b does not fit on 8 x h100-sxm",
+            "What would help",
+            "--offload optimizer",
+            "More devices",
+        ):
+            assert letters(part) in letters(page.words)
+            assert letters(part) in letters(session.err)
+        assert f"lockstep {verb} llama3-70b" in page.words
+    fits = tmp_path / "fits.html"
+    assert run("report", "gpt2", "-c", "dgx-h100:1", "--batch", "64", "--html", str(fits)).code == 0
+    assert "gpt2" in Page(fits.read_text(encoding="utf-8")).words
+
+
 def test_a_report_notes_a_step_too_long_to_simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of many micro-batches is not simulated, and everything else is there."""
     asked = ("report", *LLAMA, "--pp", "2", "-o")

@@ -19,9 +19,10 @@ from lockstep.base.errors import BadInput, shown
 DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e21}
 BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 SECONDS = {
-    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0,
-    "h": 3600.0, "hr": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0, "week": 604800.0,
-    "weeks": 604800.0, "y": 31557600.0, "year": 31557600.0, "years": 31557600.0,
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0,
+    "min": 60.0, "minute": 60.0, "minutes": 60.0, "h": 3600.0, "hr": 3600.0, "hour": 3600.0, "hours": 3600.0,
+    "d": 86400.0, "day": 86400.0, "days": 86400.0, "week": 604800.0, "weeks": 604800.0, "y": 31557600.0,
+    "year": 31557600.0, "years": 31557600.0,
 }  # fmt: skip
 SECONDS_PER_DAY = SECONDS["d"]
 RISK_FRAC = 0.01
@@ -46,7 +47,8 @@ BANDWIDTH = {
 }
 TIME = {"": 1.0, **SECONDS}
 PURE = {"": 1.0}
-COUNT = DECIMAL | BINARY | {"B": 1e9, "b": 1e9, "m": 1e6, "t": 1e12}
+SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+COUNT = DECIMAL | BINARY | SCALES | {"B": 1e9, "b": 1e9, "m": 1e6, "t": 1e12}
 LENGTH = COUNT | {prefix: BINARY[prefix.upper() + "i"] for prefix in ("k", "K", "m", "M")}
 """Of a sequence: 8k is 8,192 tokens and 1M is 1,048,576, as the names of models count."""
 FLOPS = {

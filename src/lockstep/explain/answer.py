@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lockstep.explain.layer_operations import LayerOperation
     from lockstep.explain.refit import Refit
 
+UNCLEAR = "is of kernels whose class is unknown"
+"""What is said of kernels that nothing tells apart, before anything else."""
 COMPUTE = ("compute.matmul", "compute.attention", "compute.stream")
 GROUPS = ("dp", "tp", "pp", "cp", "ep", "other")
 HOW = ("transfer", "waiting")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
+from lockstep.explain.answer import UNCLEAR
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.comparison import Comparison
@@ -73,6 +74,11 @@ class Diagnosis(Shown):
             return None
         held = self.memory[0] if self.memory else None
         return comparison(self.predicted, self.measured_s, self.beside, held)
+
+    @property
+    def unclear(self) -> tuple[str, ...]:
+        """What of the kernel time is of unknown kernels, by rank: every other number is without it."""
+        return tuple(one for one in self.not_known if UNCLEAR in one)
 
     @property
     def measured_s(self) -> float | None:

@@ -10,6 +10,7 @@ import numpy as np
 from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Floats
 from lockstep.explain.align import Aligned, align
+from lockstep.explain.answer import UNCLEAR
 from lockstep.explain.cycles import joined
 from lockstep.explain.groups import kinds_of
 from lockstep.explain.partition import Partition, partition
@@ -77,12 +78,13 @@ def see(
         "kernels ran from CUDA graphs, so nobody knows whether the host was late" for one in traces if one.graphs
     )[:1]
     unclear = tuple(
-        f"{one.unclassified_frac:.0%} of the kernel time of {one.called} is of kernels whose class is unknown: "
+        f"{one.unclassified_frac:.0%} of the kernel time of {one.called} {UNCLEAR}: "
         f"{', '.join(list(one.unclassified)[:3])}"
         for one in traces
         if one.unclassified_frac > UNCLASSIFIED_FRAC
     )
-    return Seen(aligned, kinds, tuple(partitions), (*alone, *graphs, *unclear, *notes, *aligned.not_known))
+    # What is not understood comes first: all other numbers are without it.
+    return Seen(aligned, kinds, tuple(partitions), (*unclear, *alone, *graphs, *notes, *aligned.not_known))
 
 
 def _chosen(trace: RankTrace, windows: tuple[Window, ...], steps: Sequence[int] | None) -> tuple[Window, ...]:

@@ -12,7 +12,7 @@ from lockstep.explain.read import find
 
 PID = 0x1_0000_0000
 STEP_NS = 10_000_000
-NAMES = ["nvjet_tst_192x192", "flash_fwd_kernel", "vectorized_elementwise_kernel", "ncclDevKernel_AllReduce_Sum_bf16"]
+NAMES = ["nvjet_tst_192x192", "flash_bwd_kernel", "vectorized_elementwise_kernel", "ncclDevKernel_AllReduce_Sum_bf16"]
 
 
 def export(path, devices=1, steps=4, columns=True):

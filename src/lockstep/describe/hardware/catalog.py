@@ -22,6 +22,7 @@ from lockstep.describe.hardware import shipped
 from lockstep.describe.hardware.cluster import Cluster, Level, Shelf
 from lockstep.describe.hardware.device import ONE_KIND, Device
 from lockstep.describe.hardware.link import Host, Link
+from lockstep.describe.hardware.meant import meant
 from lockstep.describe.hardware.shipped import shelf
 from lockstep.describe.hardware.source import Source
 
@@ -104,16 +105,25 @@ def cluster(name_or_path: str | Path, gpus: int | None = None) -> Cluster:
 
         found, base, count = read_cluster(name), name, ""
     if found is None and base in devices:
-        asked = parse_integer(count if base != name else 1, f"{name}: number of devices after the colon")
+        asked = _number(name, count, "devices") if base != name else 1
         return machine(shelf(), devices.get(base), asked if gpus is None else gpus)
     if found is None:
-        raise UnknownName("cluster", base, [*shelf().clusters, *devices.names()], otherwise=OTHERWISE)
+        why = f"did you mean {said}?" if (said := meant(name)) else None
+        raise UnknownName("cluster", base, [*shelf().clusters, *devices.names()], why=why, otherwise=OTHERWISE)
     if gpus is not None:
         return found.resized(gpus)
     if base != name:
         per_node = found.devices_per_child(len(found.levels) - 1)
-        return found.resized(parse_integer(count, f"{name}: number of nodes after the colon") * per_node)
+        return found.resized(_number(name, count, "nodes") * per_node)
     return found
+
+
+def _number(name: str, count: str, what: str) -> int:
+    """What stands behind the colon of a name. Raises BadInput, which says the whole name."""
+    try:
+        return parse_integer(count)
+    except BadInput as wrong:
+        raise BadInput(f"{name!r}: number of {what} after the colon: {wrong.message}") from None
 
 
 def _refuse_mixed(name: str) -> None:

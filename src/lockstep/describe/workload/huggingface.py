@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from lockstep.base.documents import Document, Locate, parse_json, read_json
 from lockstep.base.errors import LONGEST, BadInput
@@ -152,8 +152,10 @@ def read_config(path: str | Path) -> Model:
 
 
 def config_of(text: str, name: str) -> Model:
-    """The model in the text of a config.json that is called `name`. Raises BadInput likewise."""
-    return _read(*parse_json(text, name), name)
+    """The model in the text of a config.json that is called `name`, of no folder. Raises BadInput likewise."""
+    data, locate = parse_json(text, name)
+    model = _read(data, locate, name)
+    return replace(model, name=_name(data, PurePath(name)))
 
 
 def model_of(data: Document, locate: Locate) -> Model:
@@ -168,7 +170,7 @@ def _read(data: Document, locate: Locate, path: str | Path) -> Model:
         got = "is missing" if kind is None else "must be text"
         raise BadInput(f"key model_type {got}; it names the architecture that the file describes", config.where())
     if kind == "resnet":
-        return replace(resnet(config), name=_name(data, Path(path)))
+        return replace(resnet(config), name=_name(data, Path(path).absolute()))
     inner, text = _family(kind, config)
     family = FAMILIES.get(inner)
     if family is None:
@@ -176,7 +178,7 @@ def _read(data: Document, locate: Locate, path: str | Path) -> Model:
     try:
         made = family(known(inner, replace(text, data={**text.data, "model_type": inner})))
         notes = (*_left_out(config), *made.notes, *ignored(inner, text))
-        named: Json = {"name": _name(data, Path(path)), "notes": notes, "model_type": inner}
+        named: Json = {"name": _name(data, Path(path).absolute()), "notes": notes, "model_type": inner}
         return with_head(replace(made, **named, **numerics(inner, text)), inner, config)
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):
@@ -213,11 +215,11 @@ def _left_out(config: ConfigReader) -> Iterator[str]:
             yield f"{TIED} is {inside} in text_config and {outside} outside of it; releases differ in which they read"
 
 
-def _name(data: Mapping[str, object], path: Path) -> str:
+def _name(data: Mapping[str, object], path: PurePath) -> str:
     """What to call the model: the name in the file, else that of its folder, or of the file if that says more."""
     for key in ("_name_or_path", "name_or_path"):
         value = data.get(key)
         if isinstance(value, str) and value.strip("./ "):
             return value[:LONGEST_NAME]
-    folder = next(one.name for one in path.absolute().parents if one.name != "transformer")
+    folder = next(one.name for one in path.parents if one.name != "transformer")
     return (path.stem if path.stem != "config" else folder or str(data.get("model_type", "model")))[:LONGEST_NAME]

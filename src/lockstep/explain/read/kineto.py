@@ -38,6 +38,7 @@ from lockstep.explain.read.file import Head, stream
 from lockstep.explain.read.json_stream import members
 from lockstep.explain.read.kineto_host import RECORD, gloo_B, host_spans, numbers, places
 from lockstep.explain.read.products import Shape, kernel_rates, shape_of
+from lockstep.explain.roles import by_place
 from lockstep.explain.trace import Mark, RankTrace, Spans, order_of, unclassified
 
 DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"))
@@ -133,7 +134,7 @@ def read_kineto(path: File) -> RankTrace:
     if not count:
         raise BadInput("holds no traceEvents: this is not a trace of PyTorch's profiler", str(path))
     try:
-        return _trace(str(path), kept, head)
+        return by_place(_trace(str(path), kept, head))
     except BadInput:
         raise
     except (TypeError, ValueError, AttributeError, OverflowError, KeyError) as error:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lockstep.explain.judge import Judged
     from lockstep.explain.recalibrate import Recalibrated
     from lockstep.explain.seen import Seen
+    from lockstep.show.verbs.words.run_file import RunFile
 
 MEASURED = "What was measured, instead of files or besides them"
 SAID = "What traces do not say themselves"
@@ -237,10 +238,31 @@ def _predicted(
     logs = (one.path for one in gathered.known if one.kind.gives == "log")
     if cluster is not None and (stated := run_of(logs)) is not None:
         # A dropped log is a file that is in memory only.
-        return estimate(cast(Path, stated[0]), cluster, layout, **words)
+        return _of_log(cast(Path, stated[0]), stated[1], cluster, layout, words)
     if needed or cluster is not None or layout is not None or any(value is not None for value in words.values()):
         raise BadInput("give the model of the run, and its layout as estimate takes it", "--model")
     return None
+
+
+def _of_log(
+    path: Path, stated: "RunFile", cluster: str | Path | Cluster, layout: Layout | None, words: LayoutWords
+) -> "Estimate":
+    """The estimate of the run in a log, on as many devices as it says unless `words` do.
+
+    Raises BadInput, which says what the log has and what was given, where they do not go together.
+    """
+    devices = stated.found.words.get("gpus")
+    if devices and words.get("gpus") is None and ":" in str(cluster):
+        words = {**words, "gpus": devices}
+    try:
+        return estimate(path, cluster, layout, **words)
+    except BadInput as error:
+        given = {name: value for name, value in words.items() if value is not None and name != "gpus"}
+        own = {**stated.found.words, **stated.found.layout}
+        apart = [f"{name} {own[name]}, not {value}" for name, value in given.items() if own.get(name, value) != value]
+        if not apart:
+            raise
+        raise BadInput(f"{error.message}; {path.name} has {' and '.join(apart)}", error.where) from None
 
 
 def _refuse_question(model: object, cluster: object, layout: object, words: LayoutWords) -> None:

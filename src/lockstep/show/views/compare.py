@@ -215,7 +215,8 @@ def _draw_memory(found: Comparison, axes: Axes) -> None:
     sizes = {row["part"]: (row["a_B"] / GIB, row["b_B"] / GIB) for row in found.memory}
     most = max((side.total_B or 0.0) / GIB for side in sides)
     room = 1.2 * max(1.0, *((side.capacity_B or 0.0) / GIB / most for side in sides))
-    bars.stacked(axes, ["A", "B"], sizes, [format_size(side.total_B or 0.0) for side in sides], inches=4.8, room=room)
+    ends = [format_size(side.total_B or 0.0) for side in sides]
+    bars.stacked(axes, ["A", "B"], sizes, ends, colours=bars.MEMORY_COLOURS, inches=4.8, room=room)
     for place, side in enumerate(sides):
         if side.capacity_B:
             axes.plot([side.capacity_B / GIB] * 2, [place - 0.4, place + 0.4], color=INK, linewidth=1.5)

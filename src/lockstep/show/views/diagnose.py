@@ -54,7 +54,8 @@ def render(answer: Diagnosis, out: Console) -> None:
         render_recalibrated(answer.recalibrated, out)
     if answer.hangs is not None:
         _hangs(answer.hangs, out)
-    unknown = [f"{one[0].upper()}{one[1:]}{'' if one.endswith('.') else '.'}" for one in answer.not_known]
+    rest = [one for one in answer.not_known if one not in answer.unclear]
+    unknown = [f"{one[0].upper()}{one[1:]}{'' if one.endswith('.') else '.'}" for one in rest]
     small_print(out, "Not known", unknown, len(unknown))
 
 

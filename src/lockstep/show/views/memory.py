@@ -193,7 +193,8 @@ def _picture(stages: Sequence[Memory], names: Sequence[str], title: str) -> Figu
 
     def draw(axes: Axes) -> None:
         ends = [format_size(float(one.total_B)) for one in stages]
-        bars.stacked(axes, names, sizes, ends, inches=8.0, room=1.15 * max(1.0, capacity / longest))
+        room = 1.15 * max(1.0, capacity / longest)
+        bars.stacked(axes, names, sizes, ends, colours=bars.MEMORY_COLOURS, inches=8.0, room=room)
         axes.axvline(capacity, color=INK, linestyle=":")
         axes.text(capacity, -0.55, f"device: {format_size(capacity_B)} ", ha="right", va="bottom", fontsize=8)
         axes.set_ylim(len(names) - 0.4, -1.0)

@@ -131,14 +131,14 @@ def ask(as_json: bool, **words: Any) -> None:
     from lockstep.show.verbs.report import report
 
     file = words.pop("out", None)
-    if file is None and not as_json:
+    if file is None and WANTED.get() is None and not as_json:
         raise BadInput("give the file for the report, ending in .html", "--out")
     with page(file, "report", words, COMMAND.options("report"), "--out"):
         answer = report(**given(words))
         if (made := WANTED.get()) is not None:
             made.shell += f" --out {shlex.quote(made.path.name)}"
             made.write(answer, render)
-            sys.stderr.write(f"wrote {file}\n")
+            sys.stderr.write(f"wrote {made.path}\n")
     if as_json:
         return print_json(answer.to_dict())
     if isinstance(answer, CapturedMemory):

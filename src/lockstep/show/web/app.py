@@ -39,10 +39,11 @@ from lockstep.show.verbs.capture import is_capture
 from lockstep.show.views.parts import completing
 from lockstep.show.views.parts.levers import levers_text
 from lockstep.show.web.answers import FORMS, later_data, page_data
-from lockstep.show.web.asked import Asked, Server, Superseded
+from lockstep.show.web.asked import Asked, Server, Superseded, field_of
 from lockstep.show.web.captured import first_address
-from lockstep.show.web.screen import EXAMPLE, Screen
+from lockstep.show.web.screen import EXAMPLE, QUESTION, Screen
 from lockstep.show.web.screens import ORDER, screen
+from lockstep.show.web.typed import typed
 from lockstep.show.web.uploads import MOST_B, MOST_MEASURED_B, MOST_UNPACKED_B
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ WORKERS = 2
 GONE = 499
 DRAINED = 8
 """How many times what is allowed is read of a dropped file, so that the browser gets to hear why it is refused."""
-FIELDS = {"a": "model"}
-"""Fields that stand for another keyword."""
 DATA = {"data": page_data, "later": later_data}
 
 
@@ -81,6 +80,8 @@ def application(server: Server) -> Starlette:
         name, dot, form = request.path_params["name"].partition(".")
         if not await there(name) or (dot and form not in FORMS):
             return Response("There is no such screen.", 404)
+        if not dot and not request.query_params and _needs_question(screen(name)):
+            return RedirectResponse(f"/{name}?{urlencode(_first(server)[1])}", 303)
         if not dot:
             return HTMLResponse(_shell(tuple(await there(*ORDER))))
         return await answered(request, lambda asked: FORMS[form](screen(name), asked))
@@ -95,11 +96,11 @@ def application(server: Server) -> Starlette:
         name = request.path_params["name"]
         if not await there(name) or screen(name).stream is None:
             return Response("There is no such screen.", 404)
-        asked = Asked(dict(request.query_params), server)
+        asked = Asked(typed(request.query_params), server)
         return StreamingResponse(_lines(screen(name), asked), media_type="application/x-ndjson")
 
     async def first(_: Request) -> Response:
-        name, words = first_address(server) or (ORDER[0], {**EXAMPLE, **server.first})
+        name, words = _first(server)
         return RedirectResponse(f"/{name}?{urlencode(words)}", 303)
 
     async def screens(request: Request) -> Response:
@@ -160,7 +161,7 @@ async def worked(
     pool: ThreadPoolExecutor, request: Request, server: Server, make: Callable[[Asked], Response]
 ) -> Response:
     """What `make` answers in a thread, which ends early when the browser has gone on to another question."""
-    asked = Asked(dict(request.query_params), server)
+    asked = Asked(typed(request.query_params), server)
 
     def work() -> Response:
         try:
@@ -187,7 +188,8 @@ async def worked(
         levers = "" if error.levers is None else levers_text(error.levers).strip("\n")
         return JSONResponse({"no": str(error), "levers": levers}, 422)
     except BadInput as error:
-        return JSONResponse({"error": error.message, "where": _where(error)}, 422)
+        field = field_of(error)
+        return JSONResponse({"error": error.message if field else str(error), "where": field}, 422)
     except LockstepError as error:
         return JSONResponse({"error": str(error), "where": ""}, 422)
     except Exception as error:
@@ -195,10 +197,13 @@ async def worked(
         return JSONResponse({"error": f"a bug in Lockstep: {brief(repr(error))}", "where": ""}, 500)
 
 
-def _where(error: BadInput) -> str:
-    """The field that an error is about."""
-    name = (error.where or "").removeprefix("--").replace("-", "_").lower()
-    return FIELDS.get(name, name)
+def _needs_question(one: Screen) -> bool:
+    return QUESTION[0] in one.fields and not one.alone
+
+
+def _first(server: Server) -> tuple[str, Mapping[str, str]]:
+    """The screen and the question that the page begins with."""
+    return first_address(server) or (ORDER[0], {**EXAMPLE, **server.first})
 
 
 def _json(request: Request, answer: Mapping[str, object]) -> Response:

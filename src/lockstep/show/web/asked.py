@@ -27,6 +27,7 @@ from lockstep.show.verbs.words.option import Declared, Switch
 from lockstep.show.verbs.words.replayed import replayable
 from lockstep.show.views.parts.completing import clusters, stacks
 from lockstep.show.views.parts.options import verb_function
+from lockstep.show.web.typed import refuse_other
 from lockstep.show.web.uploads import Uploads
 
 KEPT = 64
@@ -42,6 +43,9 @@ PLACES = (*MODELS, "cluster", "against", "stack")
 CASE = "case:"
 LONGEST = 400
 """Letters of a value."""
+FIELDS = {"a": "model"}
+"""Fields that stand for another keyword."""
+WORD = re.compile(r"(?:at\.)?\w+", re.ASCII)
 YES, NO = ("yes", "true", "on"), ("no", "false", "off")
 
 
@@ -123,8 +127,8 @@ class Asked:
         for name, one in signature(function).parameters.items():
             if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty and name not in words:
                 raise BadInput("must be given", name)
-        if several(unwrap(function), (), words):
-            raise BadInput("a screen shows one answer; lists and ranges are for the command line", "words")
+        for name in several(unwrap(function), (), words):
+            raise BadInput("takes one value here; lists and ranges are for the command line", name)
         if "progress" in function.__annotations__:
             words["progress"] = self.check
         return function(**words)
@@ -134,6 +138,7 @@ class Asked:
         where = name.upper() if name == "model" else f"--{name.replace('_', '-')}"
         if len(value) > LONGEST:
             raise BadInput(f"is longer than {LONGEST} letters", where)
+        refuse_other(name, value, where)
         if isinstance(_declared(verb)[name], Switch):
             if value.lower() not in (*YES, *NO):
                 raise BadInput(f"must be yes or no, got {value!r}", where)
@@ -166,6 +171,12 @@ def _in_catalog(name: str) -> bool:
     from lockstep.describe.workload.catalog import known_name
 
     return known_name(name) is not None or name in clusters()
+
+
+def field_of(error: BadInput) -> str:
+    """The keyword that an error is about, or "" where it is about a place in a file or a value."""
+    name = (error.where or "").removeprefix("--").replace("-", "_").lower()
+    return FIELDS.get(name, name) if WORD.fullmatch(name) else ""
 
 
 def _declared(verb: str) -> dict[str, Declared]:

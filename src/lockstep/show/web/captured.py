@@ -145,7 +145,7 @@ def titled(found: CapturedMemory) -> Json:
     """What is above every screen: the step, whether it fits, and its numbers."""
     held, has = format_size(float(found.memory.total_B)), format_size(found.memory.capacity_B)
     said = f"It {'fits' if found.fits else 'does not fit'}: {held} of {has}"
-    return {"captured": True, "title": view.title(found), "layout": said, "figures": figures(found)}
+    return {"captured": True, "title": view.title(found), "headline": said, "figures": figures(found)}
 
 
 def figures(found: CapturedMemory) -> list[Json]:
@@ -167,7 +167,7 @@ def figures(found: CapturedMemory) -> list[Json]:
     if found.run is not None:
         steps, cost = found.run["steps"], found.run["cost_usd"]
         shown.append(figure("Time", format_time(found.run["time_s"]), f"for {steps:,} steps, without interruptions"))
-        shown += [] if cost is None else [figure("Cost", format_money(cost), "at the price of the catalog")]
+        shown += [] if cost is None else [figure("Cost of the run", format_money(cost), "at the catalog's price")]
     return shown
 
 

@@ -12,6 +12,7 @@ from lockstep.show.verbs.words.plan_file import layout_options
 from lockstep.show.verbs.words.shared import LAYOUT_WORDS
 from lockstep.show.views.estimate import PART_WORDS
 from lockstep.show.views.memory import tight_words
+from lockstep.show.views.parts.layout_columns import layout_words as in_words
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.course import Course
@@ -35,6 +36,11 @@ def figure(label: str, value: str, note: str = "") -> Json:
 def run_name(one: Estimate) -> str:
     """The model and the devices of a run."""
     return f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}"
+
+
+def headed(one: Estimate, headline: str) -> Json:
+    """What stands above a screen: the run and its layout, and below them what the screen has to say."""
+    return {"title": f"{run_name(one)}: {in_words(one.layout)}", "headline": headline}
 
 
 def timeline_of(answer: object) -> Timeline | None:
@@ -109,9 +115,10 @@ def step_figures(one: Estimate, aim: float | Course | None = None, said: str | N
         lasts = format_time(days * SECONDS_PER_DAY)
         found.append(figure("Time", lasts, f"for {said}, without interruptions"))
         if dollars is not None:
-            found.append(figure("Cost", format_money(dollars), "at the price of the catalog"))
+            found.append(figure("Cost of the run", format_money(dollars), "of that time, at the catalog's price"))
     elif one.cost_per_token is not None:
-        found.append(figure("Cost", f"${one.cost_per_token * 1e6:.3g}", f"per million {unit}"))
+        dollars_per_million = f"${one.cost_per_token * 1e6:.3g}"
+        found.append(figure(f"Cost per million {unit}", dollars_per_million, "at the catalog's price"))
     return found
 
 

@@ -88,6 +88,8 @@ class Screen:
     data: Callable[[Any, Asked], Json]
     """What the browser draws of the answer."""
     fields: tuple[Field, ...] = QUESTION
+    alone: bool = False
+    """Whether it shows something without a question; of another, the bare address is that of the first one."""
     words: Callable[[Asked], Mapping[str, Any]] | None = None
     """Words that the verb is asked, where they are not those of the address: the best layout of a plan."""
     answer: Callable[[Asked], Any] | None = None

@@ -23,8 +23,11 @@ def read_operations(
     traces: Sequence[RankTrace], layout: Layout | None, steps: str | None, ranks: str | None, group: str | None
 ) -> Seen | None:
     """Traces on one clock with their parts, as the user's words say; None without traces. Raises BadInput."""
+    from lockstep.explain.roles import refuse_inference
     from lockstep.explain.seen import see
 
+    for one in traces:
+        refuse_inference(one)
     if not traces:
         for name, value in {"steps": steps, "ranks": ranks, "group": group}.items():
             if value is not None:

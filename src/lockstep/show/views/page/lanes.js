@@ -54,26 +54,68 @@ export function paintRows(context, rows, window, width, height, ratio, look) {
   const copy = (from, to) => {
     for (let y = Math.round(from * ratio); y < Math.min(height, Math.round(to * ratio)); y++) pixels.set(line, y * width);
   };
+  look.shares = false;
   for (const row of rows) {
     if (row.kind !== "compute" && row.kind !== "moves") continue;
-    const { spans, exposed, first, firstExposed } = row.timeline, { family, title } = spans;
+    const { spans, exposed, first, firstExposed } = row.timeline, { family, title } = spans, computes = row.kind === "compute";
+    const shown = (i) => (look.found(row.timeline, title[i]) ? (computes ? look.families(row.timeline)[family[i]] : look.hidden) : look.dim);
+    const parts = [[spans, first[row.at], first[row.at + 1], shown]];
+    if (look.all) parts.push([exposed, firstExposed[row.at], firstExposed[row.at + 1], () => look.exposed]);
+    if (crowded(spans, first[row.at], first[row.at + 1], window, width / ratio)) {
+      look.shares = true;
+      paintShares(pixels, computes ? parts : [...parts].reverse(), row, window, width, height, ratio);
+      continue;
+    }
     line.fill(0);
-    if (row.kind === "compute") {
-      fill(line, spans, first[row.at], first[row.at + 1], window.x0, scale, (i) =>
-        look.found(row.timeline, title[i]) ? look.families(row.timeline)[family[i]] : look.dim);
-      if (look.all) fill(line, exposed, firstExposed[row.at], firstExposed[row.at + 1], window.x0, scale, () => look.exposed);
+    fill(line, ...parts[0].slice(0, 3), window.x0, scale, shown);
+    if (computes) {
+      if (look.all) fill(line, ...parts[1].slice(0, 3), window.x0, scale, parts[1][3]);
       copy(row.y, row.y + row.height);
     } else {
-      fill(line, spans, first[row.at], first[row.at + 1], window.x0, scale, (i) =>
-        look.found(row.timeline, title[i]) ? look.hidden : look.dim);
       copy(row.y + row.height * 0.5, row.y + row.height);
       line.fill(0);
-      if (look.all) fill(line, exposed, firstExposed[row.at], firstExposed[row.at + 1], window.x0, scale, () => look.exposed);
+      if (look.all) fill(line, ...parts[1].slice(0, 3), window.x0, scale, parts[1][3]);
       for (let x = 0; look.all && x < width; x++) if (line[x]) paintColumn(pixels, line[x], x, row, width, height, ratio);
     }
   }
   context.putImageData(image, 0, 0);
   for (const row of rows) if (row.kind === "memory") paintMemory(context, row, window, width, ratio, look);
+}
+
+const FEWEST = 4, BIN = 8; // pixels of a span on average, below which shares are drawn, each of so many pixels
+
+/** Whether the spans of a lane are too narrow to be told apart. */
+function crowded({ start_s, duration_s }, from, to, { x0, x1 }, width) {
+  const first = lower(start_s, x0, from, to), count = lower(start_s, x1, from, to) - first;
+  const narrow = count > 1 && (duration_s[first + (count >> 1)] * width) / (x1 - x0) < 1;
+  return FEWEST * count > width || (narrow && BIN * count > width / 2);
+}
+
+// Of every few pixels how much of their time goes to what, from the bottom up; what is idle stays empty. Traffic that is
+// exposed hides nothing: it is taken off the spans that it is part of.
+function paintShares(pixels, parts, row, { x0, x1 }, width, height, ratio) {
+  const wide = BIN * ratio, bins = Math.ceil(width / wide), bin_s = ((x1 - x0) * wide) / width, sums = new Map();
+  for (const [{ start_s, duration_s }, from, to, colour] of parts) {
+    for (let i = Math.max(from, lower(start_s, x0, from, to) - 1); i < to && start_s[i] < x1; i++) {
+      const of = colour(i), begin = start_s[i] - x0, end = begin + duration_s[i];
+      if (!sums.has(of)) sums.set(of, new Float64Array(bins));
+      for (let bin = Math.max(0, Math.floor(begin / bin_s)); bin < bins && bin * bin_s < end; bin++) {
+        sums.get(of)[bin] += Math.max(0, Math.min(end, (bin + 1) * bin_s) - Math.max(begin, bin * bin_s)) / bin_s;
+      }
+    }
+  }
+  const bottom = Math.min(height, Math.round((row.y + row.height) * ratio)), tall = Math.round(row.height * ratio);
+  for (let bin = 0; bin < bins; bin++) {
+    let done = 0;
+    for (const [colour, shares] of sums) {
+      const share = row.kind === "moves" && done ? Math.max(0, shares[bin] - done) : shares[bin];
+      const next = Math.min(1, done + (share && Math.max(share, 1 / tall))); // a little is seen too
+      for (let y = bottom - Math.round(next * tall); y < bottom - Math.round(done * tall); y++) {
+        if (y >= 0) pixels.fill(colour, y * width + Math.round(bin * wide), y * width + Math.min(width, Math.round((bin + 1) * wide)));
+      }
+      done = next;
+    }
+  }
 }
 
 function paintColumn(pixels, colour, x, row, width, height, ratio) {

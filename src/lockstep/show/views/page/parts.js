@@ -52,10 +52,11 @@ export const inkOn = (pixel) =>
   (0.2126 * (pixel & 255) + 0.7152 * ((pixel >> 8) & 255) + 0.0722 * ((pixel >> 16) & 255) < 140 ? "#ffffff" : "#00131f");
 
 const watched = new Map();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
-  watched.forEach((refresh, view) => view.isConnected && refresh()));
+for (const media of ["(prefers-color-scheme: dark)", "print"]) {
+  matchMedia(media).addEventListener("change", () => watched.forEach((refresh, view) => view.isConnected && refresh()));
+}
 
-// Draws a view anew when the page turns dark or light, as long as it is on the page.
+// Draws a view anew when the page turns dark or light, or goes to paper, which is light, as long as it is on the page.
 export function onScheme(view, refresh) {
   for (const one of watched.keys()) if (!one.isConnected) watched.delete(one);
   watched.set(view, refresh);

@@ -42,11 +42,12 @@ export async function space(element, form, options = {}) {
     view.stale();
   }
 
-  // Colours go up with a degree, in the order of the numbers that its texts end with.
+  // Colours go up with a degree, in the order of the numbers that its texts end with, as far apart as there is room.
   function shade(place) {
     const number = (text) => Number(text.match(/\d+$/)?.[0] ?? 0);
     const ordered = look.field.texts.map((text, i) => [number(text), text, i]).sort((one, two) => one[0] - two[0] || (one[1] < two[1] ? -1 : 1));
-    return `--s${Math.min(9, ordered.findIndex(([, , i]) => i === place) % 10)}`;
+    const at = ordered.findIndex(([, , i]) => i === place), last = ordered.length - 1;
+    return `--s${last > 9 ? at % 10 : Math.round((9 * at) / Math.max(1, last))}`;
   }
 
   function drawLegend() {
@@ -103,8 +104,12 @@ export async function space(element, form, options = {}) {
     context.fillStyle = colour.css("--limit");
     context.fillRect(x, box.top, 1.5, box.height);
     context.textBaseline = "top";
-    context.textAlign = left ? "right" : "left";
-    context.fillText(`${head.device}, ${size(head.capacity_B)}`, left ? x - 5 : x + 5, box.top + 5);
+    context.textAlign = "left";
+    const said = `${head.device}, ${size(head.capacity_B)}`, wide = context.measureText(said).width, from = left ? x - wide - 8 : x + 8;
+    context.fillStyle = colour.css("--ground"); // on a plate, as there are points everywhere
+    context.fillRect(from - 4, box.top + 2, wide + 8, 17);
+    context.fillStyle = colour.css("--limit");
+    context.fillText(said, from, box.top + 5);
   }
 
   function drawFront(context) {

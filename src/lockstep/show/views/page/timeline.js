@@ -18,12 +18,13 @@ export async function timeline(element, form, options = {}) {
   const write = formatter(form.units), longest_s = Math.max(...timelines.map((one) => one.makespan_s));
   const most_B = 1.04 * Math.max(form.capacity_B, 1, ...rows.filter((row) => row.kind === "memory").map((row) => largest(row.rank.used_B)));
   const tools = make("div", "ls-tools"), axis = make("canvas", "ls-axis"), canvas = make("canvas", "ls-canvas");
+  const crowd = make("p", "ls-crowd", "Spans are narrower than a few pixels: heights are shares of the time. Zoom in for single ones.");
   const scroll = make("div", "ls-scroll", axis, canvas), status = make("p", "ls-status"), tip = hint(element), table = tablePlace("Sums of the selected area");
   status.setAttribute("aria-live", "polite");
   canvas.setAttribute("role", "img");
   const named = timelines.map((one) => `${one.source}, ${write.time(one.makespan_s)}`).join("; ");
   canvas.setAttribute("aria-label", `Timeline of a step: ${named}. Arrow keys move, plus and minus zoom, 0 shows all, n goes to the next match, Enter sums what is shown, Escape ends that.`);
-  element.replaceChildren(tools, scroll, status, table, tip.box);
+  element.replaceChildren(tools, scroll, crowd, status, table, tip.box);
   element.classList.add("ls-view");
 
   let wanted = "", masks = null, colour, look, hovered = null, at = -1, area = null;
@@ -35,6 +36,7 @@ export async function timeline(element, form, options = {}) {
     paint(context, window, width, tall, ratio) {
       paintRows(context, rows, window, width, tall, ratio, look);
       label(context, window, width, ratio);
+      crowd.style.visibility = look.shares ? "" : "hidden";
     },
     overlay,
     hover,

@@ -16,12 +16,21 @@ if TYPE_CHECKING:
     from lockstep.decide.planner.estimate import Estimate
 
 BLUE, ORANGE, GREEN, PINK, RED, PURPLE, GREY = PALETTE
+SKY = "#56B4E9"
 PART_COLOURS = {
-    "compute": BLUE, "tp_comm": ORANGE, "pp_comm": PINK, "dp_comm": GREEN, "ep_comm": RED, "cp_comm": PURPLE,
-    "host_comm": "#56B4E9", "bubble": GREY, "waiting": "#BBBBBB", "optimizer": "#1B4F72", "other": "#7A7A7A",
-    "generation": "#A9D8F5",
+    "compute": BLUE, "tp_comm": ORANGE, "pp_comm": GREEN, "dp_comm": PINK, "ep_comm": RED, "cp_comm": "#B5A400",
+    "host_comm": SKY, "bubble": "#A9B3BD", "waiting": "#7D8994", "optimizer": PURPLE, "other": "#5E6A75",
+    "generation": "#5E6A75",
 }  # fmt: skip
-"""Parts of a step have the same colour in every picture: traffic bright, idle time grey."""
+"""Parts of a step have the same colour in every picture and on the page: traffic bright, idle time grey."""
+MEMORY_COLOURS = {
+    "parameters": GREEN,
+    "gradients": PINK,
+    "optimizer": ORANGE,
+    "activations": BLUE,
+    "buffers": SKY,
+}
+"""What fills memory, likewise."""
 HEIGHT = 0.6
 FEWEST = 3
 """Rows for which there is room at least, so that one bar is not as thick as a picture."""

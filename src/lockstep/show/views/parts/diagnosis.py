@@ -112,14 +112,10 @@ def lanes(answer: Diagnosis, most: int = MOST_DRAWN) -> Json:
 
 def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
     beside, found = answer.beside, answer.predicted
-    ranks = len(seen.ranks)
-    steps = max((len(one.steps) for one in seen.inputs), default=0)
+    ranks, steps = len(seen.ranks), max((len(one.steps) for one in seen.inputs), default=0)
     over = f"{steps} step{'s' if steps != 1 else ''} of {ranks} rank{'s' if ranks != 1 else ''}"
-    spread = (
-        ""
-        if (seen.spread_s or 0.0) < 1e-3 * COSTS_FRAC * seen.step_time_s
-        else f", {format_time(seen.spread_s or 0.0)} apart"
-    )
+    alike = (seen.spread_s or 0.0) < 1e-3 * COSTS_FRAC * seen.step_time_s
+    spread = "" if alike else f", {format_time(seen.spread_s or 0.0)} apart"
     if beside is None or found is None:
         out.print(Text(f"{format_time(seen.step_time_s, 4)} per step: {over}{spread}.", style="bold"))
         slow = answer.slowdowns
@@ -144,6 +140,8 @@ def _verdict(answer: Diagnosis, seen: Measured, out: Console) -> None:
                 "how far the parts below can be trusted."
             )
         furthest_from_price(beside.layer_operations, seen.step_time_s, out)
+    for unclear in answer.unclear:
+        out.print(f"{unclear}.", style="yellow")
     slower = next((one.quality.profiler_slowdown_frac for one in answer.inputs), None)
     if slower is not None:
         out.print(f"The traced step is {abs(slower):.1%} {'slower' if slower > 0 else 'faster'} than the log's.")

@@ -6,6 +6,7 @@ While a verb is asked, `draw` and `show` of `output.py` look whether a page is w
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,7 +22,7 @@ import typer
 
 from lockstep import __version__
 from lockstep.base.documents.files import writable, write_text
-from lockstep.base.errors import BadInput
+from lockstep.base.errors import BadInput, Infeasible
 from lockstep.show.views.parts.options import verb_function
 
 if TYPE_CHECKING:
@@ -64,6 +65,23 @@ class Page:
         text = page_of(f"lockstep {self.verb}", answer, render, self.figures, more)
         write_text(self.path, text, self.where)
 
+    def write_refusal(self, no: Infeasible) -> None:
+        """Writes why nothing fits, and what would help."""
+        self.figures.clear()
+        self.write(no, _render_refusal)
+        sys.stderr.write(f"wrote {self.path}\n")
+
+
+def _render_refusal(no: Infeasible, out: Console) -> None:
+    from rich.text import Text
+
+    from lockstep.show.views.parts.levers import levers_text
+
+    out.print(Text("It does not fit", style="bold"))
+    out.print(Text(str(no)))
+    if no.levers is not None:
+        out.print(Text(levers_text(no.levers)))
+
 
 WANTED: ContextVar[Page | None] = ContextVar("WANTED", default=None)
 
@@ -72,7 +90,10 @@ WANTED: ContextVar[Page | None] = ContextVar("WANTED", default=None)
 def page(
     html: str | None, verb: str, words: Mapping[str, object], options: Options, where: str = "--html"
 ) -> Iterator[None]:
-    """What is drawn and shown inside goes to the file `html` too, if any. Raises BadInput at `where`."""
+    """What is drawn and shown inside goes to the file `html` too, if any; so does why nothing fits.
+
+    Raises BadInput at `where`.
+    """
     if html is None:
         yield
         return
@@ -82,6 +103,9 @@ def page(
     before = WANTED.set(made)
     try:
         yield
+    except Infeasible as no:
+        made.write_refusal(no)
+        raise
     finally:
         WANTED.reset(before)
 

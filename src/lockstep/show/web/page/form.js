@@ -7,13 +7,17 @@ const summary = document.querySelector("#question > summary");
 const MARK = /^dropped:[0-9a-f]+-/; // before the name of a dropped file in its word
 
 function control(field, value, page) {
+  let said = value;
   const changed = (event) => {
     event.target.removeAttribute("aria-invalid");
-    const words = { [field.name]: event.target.value.trim() };
-    if (field.instead && words[field.name]) words[field.instead] = "";
-    page.soon(words);
+    said = event.target.value.trim();
+    page.soon({ [field.name]: said, ...(field.instead && said ? { [field.instead]: "" } : {}) });
   };
-  const own = { id: `f-${field.name}`, name: field.name, oninput: changed };
+  const done = (event) => {
+    if (event.target.value.trim() !== said) changed(event); // what fills forms in does not always say each letter
+    page.done();
+  };
+  const own = { id: `f-${field.name}`, name: field.name, oninput: changed, onchange: done };
   if (field.files) return [filesInput(field, page), h("ul", { class: "files" }, chosen(field, value, page)), h("output", { id: `read-${field.name}` })];
   if (field.choices.length) {
     return h("select", own, h("option", { value: "" }, field.example),
@@ -111,7 +115,7 @@ export function form(fields, words, page) {
   if (root.dataset.names === names) {
     for (const field of fields) {
       const one = root.elements[field.name];
-      if (one === document.activeElement && !field.files) continue;
+      if (!field.files && page.waits(one)) continue;
       if (field.files) one.parentElement.querySelector("ul").replaceChildren(...chosen(field, words[field.name] ?? "", page));
       else one.value = words[field.name] ?? "";
       one.removeAttribute("aria-invalid");

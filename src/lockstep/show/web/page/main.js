@@ -6,9 +6,12 @@ import { form } from "./form.js";
 const WAIT_MS = 150; // after the last key
 const answer = document.getElementById("answer");
 const same = document.getElementById("same");
+const root = document.getElementById("form");
+const QUESTION = "question"; // where the last one is kept, for screens that have none
 const drawn = { screen: "", fields: "" };
 let asking = new AbortController();
 let leave = null;
+let lost = false; // whether the server was not there
 let known = { of: null, screens: null }; // the screens and their controls, which are others for a capture
 
 const here = () => ({
@@ -16,14 +19,19 @@ const here = () => ({
   words: Object.fromEntries([...new URLSearchParams(location.search)].filter(([, value]) => value !== "")),
 });
 
-const link = (screen, words) => {
-  const said = new URLSearchParams(Object.entries({ ...here().words, ...words }).filter(([, value]) => value));
+const address = (screen, words) => {
+  const said = new URLSearchParams(Object.entries(words).filter(([, value]) => value));
   return `/${screen}${said.size ? `?${said}` : ""}`;
 };
 
-/** Changes words of the address and asks it. */
+const link = (screen, words) => address(screen, { ...here().words, ...words });
+
+/** Changes words of the address, those of the form that wait among them, and asks it. */
 function go(words, { screen = here().screen, keep = false } = {}) {
-  history[keep ? "replaceState" : "pushState"](null, "", link(screen, words));
+  const address = link(screen, { ...taken(), ...words });
+  if (address !== location.pathname + location.search) history[keep ? "replaceState" : "pushState"](null, "", address);
+  edited = "";
+  retab();
   show();
 }
 
@@ -46,12 +54,40 @@ function foot(found) {
     h("p", {}, file("html", "Save as one file"), file("json", "JSON"), file("csv", "CSV")));
 }
 
-function refused(found) {
-  const text = found.no ?? (found.where ? `${found.where.replaceAll("_", " ")}: ${found.error}` : found.error);
-  answer.replaceChildren(h("div", { class: "refused", role: "alert" },
-    h("h1", {}, found.no ? "Not possible" : "That cannot be asked"), h("p", {}, text.replace(/^at\./, "")), found.levers ? h("pre", { tabindex: "0" }, found.levers) : null));
-  const field = document.getElementById("form").elements[found.where];
-  if (field) field.setAttribute("aria-invalid", "true");
+/** Why there is no answer, above the last one of this screen, which stays. */
+function refused(found, fields) {
+  const label = fields.find((one) => one.name === found.where)?.label ?? found.where?.replaceAll("_", " ");
+  const text = found.no ?? (label ? `${label}: ${found.error}` : found.error);
+  instead(found.no ? "Not possible" : "That cannot be asked", text.replace(/^at\./, ""), found.levers ? h("pre", { tabindex: "0" }, found.levers) : null);
+  const field = root.elements[found.where];
+  if (!field) return;
+  field.setAttribute("aria-invalid", "true");
+  field.setAttribute("aria-errormessage", "why");
+  const folded = field.closest("details:not(#question)");
+  if (folded) folded.open = true;
+}
+
+/** Puts words where the answer would be; one that is there is the last answer, and is said to be. */
+function instead(title, text, more, any = false) {
+  const last = answer.querySelector(any ? ".screen" : `.screen.${here().screen}`);
+  const box = h("div", { class: "refused", role: "alert", id: "why" }, h(last ? "h2" : "h1", {}, title), h("p", {}, text), more);
+  if (last) {
+    fresh();
+    answer.prepend(box, h("p", { class: "dim last" }, "Below: the last answer, to what was asked before."));
+    for (const one of [last, same]) one.classList.add("old");
+    return;
+  }
+  leave?.();
+  leave = null;
+  same.replaceChildren();
+  answer.replaceChildren(box);
+}
+
+/** What is shown is the answer to what is asked. */
+function fresh() {
+  answer.querySelectorAll(".refused, .last").forEach((one) => one.remove());
+  document.querySelectorAll(".old").forEach((one) => one.classList.remove("old"));
+  lost = false;
 }
 
 /** Asks what the address says, and draws it unless another address was asked meanwhile. */
@@ -64,23 +100,25 @@ async function show() {
   if (known.of !== of) known = { of, screens: fetch(of ? `/screens?${new URLSearchParams({ model: of })}` : "/screens").then((one) => one.json()) };
   const code = import(`/static/screens/${screen}.js`);
   try {
-    const asked = fetch(`/data/${screen}${location.search}`, { signal: mine.signal });
+    const answered = fetch(`/data/${screen}${location.search}`, { signal: mine.signal });
     const one = (await known.screens).screens.find((each) => each.name === screen);
-    tabs(screen);
+    if (one.fields.length) sessionStorage.setItem(QUESTION, JSON.stringify(words));
+    tabs(screen, one.fields.length ? words : asked());
     if (drawn.screen !== screen) {
       form(one.fields, words, page);
       drawn.screen = screen;
       document.title = `${one.title} · Lockstep`;
     }
-    const reply = await asked;
+    const reply = await answered;
     const found = await reply.json();
     const { draw, update } = await code;
     if (mine.signal.aborted) return;
     form(one.fields, words, page);
-    if (reply.ok && update?.(answer.querySelector(`.screen.${screen}`), found.data)) return foot(found);
+    if (!reply.ok) return refused(found, one.fields);
+    fresh();
+    if (update?.(answer.querySelector(`.screen.${screen}`), found.data)) return foot(found);
     leave?.();
     leave = null;
-    if (!reply.ok) return refused(found);
     const into = h("div", { class: `screen ${screen}` });
     answer.replaceChildren(into);
     const later = async () => {
@@ -95,8 +133,9 @@ async function show() {
   } catch (error) {
     if (error.name === "AbortError") return;
     known = { of: null, screens: null };
-    answer.replaceChildren(h("div", { class: "refused", role: "alert" }, h("h1", {}, "No answer"),
-      h("p", {}, "The server has ended or was started again. Start lockstep ui, and open the address that it prints.")));
+    instead("No answer", "The server has ended or was started again. What you asked stays here and in the address: start lockstep ui with the same --port, open the address that it prints, and come back.",
+      h("p", { class: "run" }, h("button", { type: "button", onclick: show }, "Try again")), true);
+    lost = true;
   } finally {
     if (!mine.signal.aborted) answer.removeAttribute("aria-busy");
   }
@@ -113,9 +152,15 @@ async function lines(address, signal, take) {
   }
 }
 
-function tabs(screen) {
+/** The question of the last screen that has one. */
+const asked = () => JSON.parse(sessionStorage.getItem(QUESTION) ?? "{}");
+
+/** Tabs lead on with what is asked, as soon as it is. */
+const retab = () => root.dataset.names && tabs(here().screen, here().words);
+
+function tabs(screen, words) {
   for (const tab of document.querySelectorAll("nav a")) {
-    tab.href = link(tab.dataset.screen, {});
+    tab.href = address(tab.dataset.screen, words);
     if (tab.dataset.screen === screen) {
       tab.setAttribute("aria-current", "page");
       tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 40; // on a phone, a tab's end before it
@@ -124,35 +169,64 @@ function tabs(screen) {
 }
 
 let waiting = 0, wanted = {}; // of several fields, all that changed meanwhile
+let undone = false; // whether Back or Forward led here, and nothing was typed since
+let edited = ""; // the fields whose change is the newest state, so that further letters belong to it
+
+function taken() {
+  clearTimeout(waiting);
+  const said = wanted;
+  wanted = {};
+  return said;
+}
+
+function flush() {
+  const said = taken(), names = Object.keys(said).sort().join();
+  if (!names) return;
+  go(said, { keep: names === edited });
+  edited = names;
+}
+
 const page = {
   link,
   go,
+  /** Whether a field is in use, or has what nobody was asked yet. */
+  waits: (field) => field.name in wanted || (field === document.activeElement && !undone),
   /** Keeps in the address what changes only how an answer is looked at. */
   mark: (words) => {
     history.replaceState(null, "", link(here().screen, words));
-    tabs(here().screen);
+    retab();
   },
-  /** The same a moment after the last change. */
+  /** Changes words a moment after the last change. Back undoes a field, not a letter. */
   soon: (words) => {
     clearTimeout(waiting);
     wanted = { ...wanted, ...words };
-    waiting = setTimeout(() => {
-      const said = wanted;
-      wanted = {};
-      go(said, { keep: true });
-    }, WAIT_MS);
+    undone = false;
+    waiting = setTimeout(flush, WAIT_MS);
+  },
+  /** A field is done: its next change is another state. */
+  done: () => {
+    flush();
+    edited = "";
   },
 };
 
 document.addEventListener("click", (event) => {
   const anchor = event.target.closest("a[href^='/']");
   if (!anchor || anchor.hasAttribute("download") || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-  if (new URL(anchor.href).pathname.includes(".")) return;
+  const { pathname, search } = new URL(anchor.href);
+  if (pathname.includes(".") || (!search && anchor.closest("nav"))) return; // without a question the server gives one
   event.preventDefault();
+  page.done();
   history.pushState(null, "", anchor.href);
   window.scrollTo(0, 0);
   show();
 });
-addEventListener("popstate", show);
+addEventListener("popstate", () => {
+  taken();
+  edited = "";
+  undone = true;
+  show();
+});
+addEventListener("focus", () => lost && show());
 document.getElementById("question").open = innerWidth > 860;
 show();

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep.base.types.plain import Json
+from lockstep.base.units import format_time
 from lockstep.show.views import plan as view
 from lockstep.show.views.parts.layout_columns import layout_words as in_words
 from lockstep.show.web.parts import linked, memory_bar, run_words, step_figures, step_parts
@@ -25,7 +26,7 @@ def data(plan: Plan, asked: Asked) -> Json:
     linked(front, (run_words(plan, one.layout) for one in view.readable_front(plan.front)))
     return {
         "title": f"{plan.job.model.name} on {plan.job.devices} x {plan.cluster.device.name}",
-        "layout": in_words(best.layout),
+        "headline": f"{format_time(best.step_time_s)} per step with {in_words(best.layout)}",
         "words": run_words(plan, best.layout),
         "remarks": view.remarks(plan),
         "figures": step_figures(best, plan.aim, plan.said_aim),

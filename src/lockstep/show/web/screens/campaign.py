@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from lockstep.show.web.asked import Asked
 
 BINS = 30
+ROOM = 0.15
+"""Beside what an axis shows, as a share of it."""
 RATES = "Failures and checkpoints"
 
 
@@ -28,7 +30,8 @@ def data(found: Campaign, asked: Asked) -> Json:
     level = format_frac(found.interval.level_frac)
     figures = [figure("Time", format_time(run.wall_s), f"{low} to {high} in {level} of cases")]
     if run.cost_usd is not None:
-        figures.append(figure("Cost", format_money(run.cost_usd), f"{format_count(run.gpu_hours)} device hours"))
+        hours = f"{format_count(run.gpu_hours)} device hours, interruptions included"
+        figures.append(figure("Cost of the run", format_money(run.cost_usd), hours))
     if run.losses.failures:
         pattern = run.pattern
         every_s = pattern.every * run.interval_s
@@ -39,8 +42,10 @@ def data(found: Campaign, asked: Asked) -> Json:
         ]
     return {
         "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
-        "layout": f"{format_count(run.work.tokens)} {one.job.unit} in {format_time(run.wall_s)}",
+        "headline": f"{format_count(run.work.tokens)} {one.job.unit} in {format_time(run.wall_s)}",
         "figures": figures + uncounted(one.job),
+        "range": spread(found),
+        "level": level,
         "days": histogram(found),
         "blocks": sections(view.render_days, found),
     }
@@ -51,6 +56,25 @@ def later(found: Campaign, asked: Asked) -> Json:
     rest = sections(view.render_rest, found)
     asked.check()
     return {"blocks": [*sections(view.render_changes, found), *rest]}
+
+
+def spread(found: Campaign) -> Json:
+    """The interval and the simulated runs on one axis, as shares of it."""
+    low_s, high_s = (end * SECONDS_PER_DAY for end in (found.interval.low, found.interval.high))
+    runs_s = np.array([found.run.wall_s]) if found.simulated is None else found.simulated.wall_s
+    first_s, last_s = min(low_s, float(runs_s.min())), max(high_s, float(runs_s.max()))
+    begin_s, width_s = first_s - ROOM * (last_s - first_s), (1 + 2 * ROOM) * (last_s - first_s) or 1.0
+
+    def share(seconds: float) -> float:
+        return (seconds - begin_s) / width_s
+
+    ends = {"low": low_s, "text": found.run.wall_s, "high": high_s}
+    shares = {"low_share": low_s, "share": found.run.wall_s, "high_share": high_s, "runs_share": float(runs_s.min())}
+    return {
+        **{name: format_time(seconds) for name, seconds in ends.items()},
+        **{name: share(seconds) for name, seconds in shares.items()},
+        "runs_width": float(np.ptp(runs_s)) / width_s,
+    }
 
 
 def histogram(found: Campaign) -> Json | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from lockstep.base.errors import BadInput
 from lockstep.base.types.plain import Json
 from lockstep.base.units import format_frac, format_size, format_time
 from lockstep.decide.planner.estimate import Estimate
@@ -15,7 +17,21 @@ from lockstep.show.views import diagnose as view
 from lockstep.show.views.parts.diagnosis import lanes
 from lockstep.show.views.parts.layout_columns import layout_words as in_words
 from lockstep.show.web.answers import written
-from lockstep.show.web.measured import BEFORE, MEASURED, VERB, answer, answer_words, is_measured, measured_figures
+from lockstep.show.web.asked import field_of
+from lockstep.show.web.measured import (
+    BEFORE,
+    FILE,
+    MEASURED,
+    SAID,
+    VERB,
+    answer,
+    answer_words,
+    diagnosed,
+    has_files,
+    is_measured,
+    measured_figures,
+    words,
+)
 from lockstep.show.web.parts import run_name, step_figures, with_best
 from lockstep.show.web.recording import recording
 from lockstep.show.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
@@ -30,12 +46,25 @@ MORE = "What files do not say"
 CHANGES = "Change first"
 NAMED = 3
 """Files that are named above the verdict."""
+FILES = (FILE.name, BEFORE.name, *SAID)
+"""Words of what was measured."""
 LEAST_S = 1e-9
 """Parts that together differ by less differ by rounding."""
 
 
-def data(found: Estimate | Diagnosis | None, asked: Asked) -> Json:
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What was measured, where the question that it would be held against is refused."""
+
+    found: Diagnosis
+    error: BadInput
+
+
+def data(found: Estimate | Diagnosis | Alone | None, asked: Asked) -> Json:
     """What the verb says, with the gap as a waterfall; with nothing chosen, what may be."""
+    if isinstance(found, Alone):
+        refused: Json = {"refused": str(found.error), "where": field_of(found.error), "lanes": False}
+        return data(found.found, asked) | refused
     if not isinstance(found, Diagnosis):
         return {
             "title": "" if found is None else f"{run_name(found)}: {in_words(found.layout)}",
@@ -148,7 +177,13 @@ def sooner(asked: Asked) -> tuple[Any, Mapping[str, Any]]:
     """The same, and nothing where neither a run nor anything measured is given."""
     if not is_measured(asked) and not asked.words.get("model"):
         return None, {"file": ["FILE"]}
-    return answer(asked), answer_words(asked)
+    try:
+        return answer(asked), answer_words(asked)
+    except BadInput as error:
+        if not has_files(asked):
+            raise
+        alone = replace(asked, words={name: asked.words[name] for name in FILES if name in asked.words})
+        return Alone(diagnosed(alone), error), words(alone)
 
 
 SCREEN = Screen(
@@ -173,4 +208,5 @@ SCREEN = Screen(
     sooner=sooner,
     data=data,
     later=later,
+    alone=True,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep.base.types.plain import Json, plain
-from lockstep.base.units import format_time
+from lockstep.base.units import format_frac, format_size, format_time
 from lockstep.price.layout.nodes import rank_coordinates
 from lockstep.show.verbs.capture import CapturedMemory
 from lockstep.show.views import estimate as view
@@ -17,9 +17,8 @@ from lockstep.show.views.memory import tight_words
 from lockstep.show.views.parts import ranks as shown
 from lockstep.show.views.parts.groups import MOST_RANKS, groups_of, plot_groups
 from lockstep.show.views.parts.groups import shown as ranks_shown
-from lockstep.show.views.parts.layout_columns import layout_words as in_words
 from lockstep.show.web.captured import layout_data, taking_captures
-from lockstep.show.web.parts import memory_bar, step_figures, step_parts, with_best
+from lockstep.show.web.parts import headed, memory_bar, step_figures, step_parts, with_best
 from lockstep.show.web.screen import LAYOUT, QUESTION, RECIPE, Screen
 from lockstep.show.web.sections import sections
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from lockstep.decide.planner.estimate import Estimate
+    from lockstep.show.verbs.memory import StageMemories
     from lockstep.show.web.asked import Asked
 
 
@@ -34,8 +34,7 @@ def data(one: Estimate, asked: Asked) -> Json:
     """Waterfall, memory and rank grid."""
     held = asked.ask("memory", with_best(asked))
     return {
-        "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
-        "layout": in_words(one.layout),
+        **headed(one, headline(one, held)),
         "fits": bool(one.memory.fits),
         "tight": tight_words(one.memory) if one.memory.tight else "",
         "figures": step_figures(one),
@@ -53,6 +52,13 @@ def data(one: Estimate, asked: Asked) -> Json:
         },
         "blocks": [block for block in sections(view.render, one) if block["kind"] == "list"],
     }
+
+
+def headline(one: Estimate, held: StageMemories) -> str:
+    """How much of the step computes, and how full the fullest device is."""
+    computes = format_frac(one.step.breakdown_s()["compute"] / one.step_time_s, 2)
+    total, capacity = format_size(float(held.memory.total_B)), format_size(float(held.memory.capacity_B))
+    return f"{computes} of the step computes; the fullest device holds {total} of {capacity}"
 
 
 def grid(one: Estimate) -> Json:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.base.types.plain import Json
+from lockstep.base.units import format_time
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.explain.diagnosis import Diagnosis
 from lockstep.show.views.page.timeline import timeline_form
 from lockstep.show.views.parts.diagnosis import lanes
-from lockstep.show.views.parts.layout_columns import layout_words as in_words
 from lockstep.show.web.captured import taking_captures, timeline_data
 from lockstep.show.web.measured import FILE, VERB, answer, answer_words, has_files, measured_figures
-from lockstep.show.web.parts import run_name, step_figures
+from lockstep.show.web.parts import headed, step_figures
 from lockstep.show.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def data(found: Estimate | Diagnosis, asked: Asked) -> Json:
     if isinstance(found, Estimate):
         return _predicted(found, asked)
     one = found.predicted
-    drawn: Json = {"title": "a measured run", "layout": "One measured step", "figures": []}
+    drawn: Json = {"title": "a measured run", "headline": "One measured step", "figures": []}
     if one is not None:
-        drawn = _titled(one)
+        drawn = _titled(one) | {"headline": "One measured step below the predicted one"}
     if found.operations is None:
         said = "The files hold no operations of a step, so the predicted one is drawn alone."
         return (drawn if one is None else _predicted(one, asked)) | {"note": said}
@@ -42,7 +42,8 @@ def data(found: Estimate | Diagnosis, asked: Asked) -> Json:
 
 
 def _titled(one: Estimate) -> Json:
-    return {"title": run_name(one), "layout": in_words(one.layout), "figures": step_figures(one)}
+    stages = f"{one.layout.pp} pipeline stage{'s' if one.layout.pp > 1 else ''}"
+    return {**headed(one, f"One step of {format_time(one.step_time_s)} on {stages}"), "figures": step_figures(one)}
 
 
 def _predicted(one: Estimate, asked: Asked) -> Json:

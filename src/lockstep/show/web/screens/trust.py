@@ -9,9 +9,8 @@ from lockstep.base.units import format_frac, format_time
 from lockstep.check.validation.nearest import nearest
 from lockstep.show.verbs.cite import cite
 from lockstep.show.views.parts import nearest as shown
-from lockstep.show.views.parts.layout_columns import layout_words as in_words
 from lockstep.show.views.support import MEANING
-from lockstep.show.web.parts import figure, with_best
+from lockstep.show.web.parts import figure, headed, with_best
 from lockstep.show.web.screen import LAYOUT, QUESTION, RECIPE, Screen
 
 if TYPE_CHECKING:
@@ -30,11 +29,11 @@ def data(one: Estimate, asked: Asked) -> Json:
     between, rests = one.interval, one.support
     wide_s = (between.high - between.low) * (1 + 2 * ROOM)
     start_s = between.low - (between.high - between.low) * ROOM
+    level = format_frac(between.level_frac)
     error = "unknown" if rests.error_frac is None else format_frac(rests.error_frac)
     return {
-        "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
-        "layout": in_words(one.layout),
-        "level": f"{format_frac(between.level_frac)} of cases lie between the ends",
+        **headed(one, f"A step takes {format_time(between.low)} to {format_time(between.high)} in {level} of cases"),
+        "level": f"{level} of cases lie between the ends",
         "interval": {
             "low": format_time(between.low),
             "text": format_time(one.step_time_s),

@@ -12,8 +12,7 @@ from lockstep.decide.planner.whatif import NAMES, changed
 from lockstep.describe.workload import RECOMPUTE
 from lockstep.price.step import price_step
 from lockstep.show.views import sensitivity as view
-from lockstep.show.views.parts.layout_columns import layout_words as in_words
-from lockstep.show.web.parts import step_figures, with_best
+from lockstep.show.web.parts import headed, step_figures, with_best
 from lockstep.show.web.screen import LAYOUT, QUESTION, RECIPE, Field, Screen
 from lockstep.show.web.sections import sections
 
@@ -32,9 +31,9 @@ def data(one: Estimate, asked: Asked) -> Json:
     """Every number of the hardware with the step time at each of its factors."""
     rungs = {name: [_seconds(one, name, factor) for factor in FACTORS] for name in NAMES}
     longest_s = max(max(times) for times in rungs.values())
+    bars = tornado(one, rungs)
     return {
-        "title": f"{one.job.model.name} on {one.job.devices} x {one.cluster.device.name}",
-        "layout": in_words(one.layout),
+        **headed(one, _headline(bars[0])),
         "figures": step_figures(one),
         "sliders": [
             {
@@ -53,9 +52,15 @@ def data(one: Estimate, asked: Asked) -> Json:
             for name, times in rungs.items()
         ],
         "now_share": one.step_time_s / longest_s,
-        "tornado": tornado(one, rungs),
+        "tornado": bars,
         "swing": "each number 20 % lower and 20 % higher",
     }
+
+
+def _headline(most: Json) -> str:
+    """What the step is most sensitive to."""
+    label, change = most["label"], most["ends"][1]["text"]
+    return f"{label[0].upper()}{label[1:]} matters most: 20 % more changes the step by {change}"
 
 
 RUNS = ("devices", "batch", "number format", "recomputation")

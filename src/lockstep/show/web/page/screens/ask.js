@@ -4,7 +4,7 @@ import { blocks, figures, h, heading, memory, stack } from "../dom.js";
 export function draw(element, data, page) {
   element.append(
     h("p", { class: "over" }, data.title),
-    h("h1", {}, data.layout),
+    h("h1", {}, data.headline),
     ...data.remarks.map((one) => h("p", { class: "dim" }, one)),
     figures(data.figures),
     h("div", { class: "pair" },

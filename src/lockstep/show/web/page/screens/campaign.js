@@ -1,4 +1,4 @@
-import { blocks, figures, h, heading, place } from "../dom.js";
+import { blocks, figures, h, heading, place, range } from "../dom.js";
 
 function histogram(days) {
   const bars = days.bars.map((one) => {
@@ -12,12 +12,20 @@ function histogram(days) {
     h("figcaption", { class: "ends" }, h("span", {}, days.low), h("span", { class: "far" }, days.high)));
 }
 
+/** The interval of the prediction with all simulated runs in it, on one axis. */
+function spread(one, runs) {
+  const drawn = range(one);
+  if (runs) drawn.querySelector(".track").append(place(h("i", { class: "runs", title: `${runs.runs}: ${runs.low} to ${runs.high}` }), { left: one.runs_share, width: one.runs_width }));
+  return drawn;
+}
+
 /** Days of single runs, failures, checkpoints, and what to change. */
 export function draw(element, data, page) {
   const more = h("p", { class: "dim", role: "status" }, "Planning changes again ...");
   element.append(
-    h("p", { class: "over" }, data.title), h("h1", {}, data.layout), figures(data.figures),
-    data.days ? h("section", {}, heading("How long single runs take", data.days.runs), histogram(data.days))
+    h("p", { class: "over" }, data.title), h("h1", {}, data.headline), figures(data.figures),
+    h("section", {}, heading("How long the run takes", `${data.level} of cases lie in the band${data.days ? "; the mark in it is all simulated runs, which differ by their failures alone" : ""}`), spread(data.range, data.days)),
+    data.days ? h("details", { class: "small" }, h("summary", {}, "Single runs, enlarged", h("small", {}, data.days.runs)), histogram(data.days))
       : h("p", { class: "dim" }, "No failures are counted: how often these devices fail is not known."),
     ...blocks(data.blocks, page), more);
   page.later().then((found) => more.replaceWith(...blocks(found.blocks, page)), () => more.remove());

@@ -38,6 +38,11 @@ export function draw(element, data, page) {
   const rest = data.blocks.findIndex((one) => !["title", "text"].includes(one.kind));
   const top = rest < 0 ? data.blocks : data.blocks.slice(0, rest), lower = rest < 0 ? [] : data.blocks.slice(rest);
   const drawn = h("div");
+  if (data.refused) {
+    element.append(h("div", { class: "refused", role: "alert" }, h("h2", {}, "Not held against a prediction"), h("p", {}, data.refused),
+      h("p", { class: "dim" }, "Below: what was measured, by itself.")));
+    document.getElementById(`f-${data.where}`)?.setAttribute("aria-invalid", "true");
+  }
   element.append(h("p", { class: "over" }, data.title), ...blocks(top, page), figures(data.figures),
     data.scale ? scale(data.scale) : "", data.gap ? gap(data.gap) : "", ...blocks(lower, page), drawn);
   if (!data.lanes) return undefined;

@@ -34,10 +34,13 @@ function grid(grid, page) {
     const x = Math.floor(node / down) * (grid.node * step + 6) + (rank % grid.node) * step;
     return s("rect", { x, y: (node % down) * step, width: CELL, height: CELL, rx: 2, "data-rank": rank });
   });
+  // A frame for every node, around its ranks.
+  const frames = Array.from({ length: rows }, (_, node) => s("rect", { class: "node", x: Math.floor(node / down) * (grid.node * step + 6) - 1,
+    y: (node % down) * step - 1, width: grid.node * step, height: step, rx: 3 }));
   const picture = s("svg", {
-    viewBox: `0 0 ${across * (grid.node * step + 6)} ${down * step}`, class: "ranks", role: "img",
+    viewBox: `-2 -2 ${across * (grid.node * step + 6)} ${down * step}`, class: "ranks", role: "img",
     "aria-label": `${grid.note} in nodes of ${grid.node}`,
-  }, squares);
+  }, frames, squares);
   const said = h("output", { class: "dim" });
   const slider = h("input", { type: "range", min: 0, max: grid.ranks - 1, value: page.words.rank ?? 0, id: "rank", oninput: () => light(), onchange: () => keep() });
   let kind = grid.kinds.find((one) => one.name === page.words.lit) ?? grid.kinds[0];
@@ -70,7 +73,7 @@ function grid(grid, page) {
 function captured(element, data, page) {
   const largest = h("p", { class: "dim" });
   element.append(
-    h("p", { class: "over" }, data.title), h("h1", { class: data.fits ? undefined : "red" }, data.layout), figures(data.figures), largest,
+    h("p", { class: "over" }, data.title), h("h1", { class: data.fits ? undefined : "red" }, data.headline), figures(data.figures), largest,
     data.parts.length ? h("section", {}, heading("Where the step goes", data.total), waterfall(data)) : "",
     h("section", {}, heading("What fills the memory", data.fullest), memory(data.memory)),
     paper(`/layout.svg${location.search}`, `what tensors hold and what runs during the step of ${data.title}`),
@@ -82,7 +85,7 @@ function captured(element, data, page) {
 export function draw(element, data, page) {
   if (data.captured) return captured(element, data, page);
   element.append(
-    h("p", { class: "over" }, data.title), h("h1", {}, data.layout),
+    h("p", { class: "over" }, data.title), h("h1", {}, data.headline),
     data.fits ? "" : h("p", { class: "red" }, "It does not fit in memory: its times are what they would be if it did."),
     data.tight ? h("p", { class: "yellow" }, data.tight) : "",
     figures(data.figures),
@@ -90,6 +93,6 @@ export function draw(element, data, page) {
     h("section", {}, heading("Memory by pipeline stage", `${data.fullest} is the fullest; the end of a track is the device's ${data.stages[0].limit}`),
       stages(data), stack(data.stages[0].parts.map((part) => ({ ...part, text: "" })), "key").lastChild),
     h("section", {}, heading("Ranks and their groups"), grid(data.grid, page)),
-    ...(data.grid.kinds.length ? [h("div", { class: "twice" }, paper(`/layout.svg${location.search}`, `ranks that work with rank 0, ${data.grid.note}`)), ...blocks([data.ranks], page)] : []),
+    ...(data.grid.kinds.length ? blocks([data.ranks], page) : []),
     ...blocks(data.blocks, page));
 }

@@ -6,7 +6,7 @@ export function draw(element, data, page) {
   const [assumed] = blocks([data.assumptions], page);
   assumed.open = true;
   element.append(
-    h("p", { class: "over" }, data.title), h("h1", {}, data.layout),
+    h("p", { class: "over" }, data.title), h("h1", {}, data.headline),
     h("section", {}, heading("Step time", data.level), range(data.interval)),
     figures(data.figures), near, assumed,
     h("section", {}, heading("Where its numbers come from"), blocks(data.sources, page)));

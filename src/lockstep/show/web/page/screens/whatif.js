@@ -15,8 +15,9 @@ function slider(one, at, now, page) {
     said.replaceChildren(h("b", {}, rung.text), ` ${rung.change}, `, h("span", { class: "dim" }, rung.factor));
   }
   move();
+  const shares = one.rungs.map((rung) => rung.share), least = Math.min(...shares), reach = place(h("i", { class: "reach" }), { left: least, width: Math.max(...shares) - least });
   return h("li", {}, h("label", { for: `w-${at}` }, one.label), input,
-    h("span", { class: "track" }, bar, place(h("i", { class: "now" }), { left: now })), said);
+    h("span", { class: "track" }, bar, reach, place(h("i", { class: "now" }), { left: now })), said);
 }
 
 function tornado(bars) {
@@ -34,13 +35,13 @@ const other = (runs, page) => h("section", {}, heading("Throughput of this layou
 export function draw(element, data, page) {
   const more = h("p", { class: "dim", role: "status" }, "Planning upgrades again ...");
   element.append(
-    h("p", { class: "over" }, data.title), h("h1", {}, data.layout), figures(data.figures),
-    h("section", {}, heading("Step time of this layout on other hardware", "one number at a time"),
-      h("ol", { class: "sliders" }, data.sliders.map((one, at) => slider(one, `h${at}`, data.now_share, page)))),
+    h("p", { class: "over" }, data.title), h("h1", {}, data.headline), figures(data.figures),
     h("section", {}, heading("Sensitivity", data.swing),
       h("ul", { class: "key" }, h("li", {}, h("i", { class: "less" }), h("span", {}, "20 % lower")),
         h("li", {}, h("i", { class: "more" }), h("span", {}, "20 % higher"))),
       tornado(data.tornado)),
+    h("section", {}, heading("Step time of this layout on other hardware", "one number at a time; the frame is how far it goes"),
+      h("ol", { class: "sliders" }, data.sliders.map((one, at) => slider(one, `h${at}`, data.now_share, page)))),
     more);
   page.later().then((found) => {
     const [verdict, ...tables] = found.blocks.filter((one) => one.kind === "title" || one.kind === "table");
