@@ -58,7 +58,7 @@ class Claims(Shown):
         if self.surprises or self.stopped not in ("", CTRL_C):
             return False
         return self.asked != RUN or (
-            all(one.verdict in ("true", "answer", "missing") for one in self.entries)
+            all(one.verdict in ("true", "sound", "answer", "missing") for one in self.entries)
             and all(one.verdict == "true" for one in self.facts)
         )
 
@@ -77,7 +77,7 @@ class Claims(Shown):
 ERRATA_OPTION = Option("ID", "Item whose errata are listed and run, one of them such as B.14/1, or all.")
 SEVERITY = Option("LEVEL", "Severity of the errata: high, medium or small.", default="all")
 KIND = Option("KIND", "Kind of items to list: theorem, statement, proof, example, exercise, homework or missing.")
-VERDICT = Option("V", "Verdict of items to list: true, false, conditional, ambiguous, answer or missing.")
+VERDICT = Option("V", "Verdict of items to list: true, false, conditional, ambiguous, sound, answer or missing.")
 ENGINE = Option(
     "E",
     "Where checks run: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH.",

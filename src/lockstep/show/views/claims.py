@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.base.errors import BadInput
+from lockstep.check.evidence.claims.entry import PARTS
 from lockstep.show.verbs.claims import ALL, CARD, ERRATA, LIST, RUN, Claims
 from lockstep.show.views.parts.claims_plot import has_picture, plot_claim
 from lockstep.show.views.parts.command import Command
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 MOST = 12
 STYLES = {
     "true": "green", "false": "red", "conditional": "yellow", "ambiguous": "yellow", "undecided": "bold red",
-    "missing": "dim", "answer": "cyan",
+    "missing": "dim", "answer": "cyan", "sound": "green",
 }  # fmt: skip
-FIRST = ("true", "false", "conditional", "ambiguous", "undecided")
+FIRST = ("true", "false", "conditional", "ambiguous", "sound", "undecided")
 """Verdicts that are counted in the headline."""
 
 
@@ -58,8 +59,9 @@ def _list(found: Claims, out: Console) -> None:
     for one in found.entries:
         entry = one.entry
         shown = "not run" if one.entry.id in found.left_out else one.verdict
-        rows.append([entry.id, entry.title, Text(shown, STYLES.get(shown, "dim")), f"{one.seconds:.1f} s"])
-    columns = [("", "left"), ("item", "text"), ("verdict", "left"), ("takes", "right")]
+        other = Text(entry.second.verdict, STYLES[entry.second.verdict]) if entry.second else ""
+        rows.append([entry.id, entry.title, Text(shown, STYLES.get(shown, "dim")), other, f"{one.seconds:.1f} s"])
+    columns = [("", "left"), ("item", "text"), ("verdict", "left"), ("proof", "left"), ("takes", "right")]
     heading(out, "Items", "lockstep claims T5 shows one, --run decides it")
     indented(out, table(columns, rows))
     if found.left_out:
@@ -74,13 +76,13 @@ def _card(one: Decided, out: Console) -> None:
     from lockstep.check.evidence.claims.shelf import errata_of
 
     entry = one.entry
-    out.print(
-        Text.assemble((f"{entry.id} ", "bold"), (_is(one.verdict), STYLES[one.verdict]), (f": {entry.title}", "bold"))
-    )
+    out.print(_headline(one))
     if entry.kind == "exercise":
         lines = [("asks", entry.says), ("answer", entry.because), ("law", entry.true_form)]
     else:
-        lines = [("says", entry.says), ("because", entry.because), ("in truth", entry.true_form)]
+        said, other = PARTS.get(entry.kind, ("says", "")) if entry.second else ("says", "")
+        lines = [(said, entry.says), (other, entry.second.says if entry.second else "")]
+        lines += [("because", entry.because), ("in truth", entry.true_form), ("shown by", entry.argument)]
     lines += [
         (f"{'if' if not entry.readings else 'as'} {place}", f"{case.when}: {case.verdict}")
         for place, case in enumerate(entry.cases, 1)
@@ -98,6 +100,16 @@ def _card(one: Decided, out: Console) -> None:
     _numbers(one, out)
 
 
+def _headline(one: Decided) -> Text:
+    """The item with its verdict, or with both."""
+    entry = one.entry
+    said = Text.assemble((f"{entry.id} ", "bold"), (_is(one.verdict), STYLES[one.verdict]))
+    if entry.second:
+        said.append(f", its {PARTS[entry.kind][1]} ")
+        said.append(entry.second.verdict, STYLES[entry.second.verdict])
+    return said.append(f": {entry.title}", "bold")
+
+
 def _is(verdict: str) -> str:
     return {"answer": "has an answer", "missing": "is not in the chapter"}.get(verdict, f"is {verdict}")
 
@@ -112,7 +124,7 @@ def _numbers(one: Decided, out: Console) -> None:
     rows = []
     for check in evidence:
         stated = check["part"] == "true form" and check["agrees"]
-        row = [check["check"], "-" if stated else check["claimed"], check["right"]]
+        row = [check["check"], "-" if stated else check["claimed"], check["at"], check["right"]]
         if ran and check["got"] is None:
             rows.append([*row, "-", "-", Text("left out at this seed", "bold red")])
         elif ran:
@@ -120,7 +132,11 @@ def _numbers(one: Decided, out: Console) -> None:
         else:
             rows.append([*row, check["nature"]])
     last = [("found", "right"), ("allowed", "right"), ("", "left")] if ran else [("", "left")]
-    indented(out, table([("", "text"), ("claimed", "right"), ("right", "right"), *last], rows))
+    first = [("", "text"), ("claimed", "right"), ("lines", "left"), ("right", "right")]
+    indented(out, table([*first, *last], rows))
+    for check in evidence:
+        if check["follows"]:
+            out.print(Text(f"  {check['claimed']} by {check['at']}: {check['follows']}", "dim"))
     for doubt in dict.fromkeys(check["doubt"] for check in evidence if check["doubt"]):
         out.print(f"\n  Its experiment broke one of its laws: {doubt}")
 
@@ -166,13 +182,15 @@ def _errata(found: tuple[Corrected, ...], out: Console, *, ran: bool) -> None:
 def _printed_and_right(found: tuple[Corrected, ...], out: Console, *, ran: bool) -> None:
     rows = []
     for one in found:
-        row = [one.erratum.id, one.erratum.severity, one.erratum.printed, one.erratum.right]
+        row = [one.erratum.id, one.erratum.severity, one.erratum.at, one.erratum.printed, one.erratum.right]
         if ran:
             plain = one.to_dict()
             row += [plain["claimed"] or "-", "-" if plain["got"] is None else f"{plain['got']:.5g}"]
         rows.append(row)
     last = [("claimed", "right"), ("found", "right")] if ran else []
-    indented(out, table([("", "left"), ("", "left"), ("printed", "text"), ("right", "text"), *last], rows))
+    indented(
+        out, table([("", "left"), ("", "left"), ("lines", "left"), ("printed", "text"), ("right", "text"), *last], rows)
+    )
 
 
 def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, **words: object) -> None:
