@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 import lockstep
@@ -22,9 +23,10 @@ from lockstep.check.evidence.claims.entry import Found
 from lockstep.check.evidence.claims.page import anchor, claims_page, exercises_page
 from lockstep.check.evidence.claims.pictures import PICTURES, pictures
 from lockstep.check.evidence.claims.shelf import entries
+from lockstep.show.verbs.claims import Claims
 from lockstep.show.views import claims as claims_view
 from lockstep.show.views.parts import claims_plot
-from lockstep.show.views.parts.claims_compared import compared
+from lockstep.show.views.parts.claims_compared import compared, draw_compared
 
 ROOT = Path(__file__).parents[2]
 
@@ -151,10 +153,11 @@ def test_every_item_has_a_picture() -> None:
 def test_a_comparison_has_a_row_for_each_number_with_claimed_and_computed_values(item: str) -> None:
     found = lockstep.claims(item)
     (axes,) = claims_plot.plot_claim(found).axes
-    right, claimed, seen = axes.lines
+    right, *claimed, seen = axes.lines
     checks = list(compared(found.entries[0].entry))
     assert set(right.get_xdata()) == {1.0}
-    assert list(claimed.get_xdata()) == pytest.approx([
+    drawn = {row: at for line in claimed for at, row in zip(line.get_xdata(), line.get_ydata(), strict=True)}
+    assert [drawn[row] for row in range(len(checks), 0, -1)] == pytest.approx([
         next(v for v in (one.claimed.low, one.claimed.high) if np.isfinite(v)) / one.right.low for one in checks
     ])  # fmt: skip
     assert list(seen.get_xdata()) == pytest.approx([1.0] * len(checks), rel=0.1)
@@ -162,6 +165,24 @@ def test_a_comparison_has_a_row_for_each_number_with_claimed_and_computed_values
     assert len(set(names)) == len(checks)
     assert axes.get_title(loc="left").endswith("?")
     assert axes.get_xlabel()
+
+
+@pytest.mark.parametrize(("item", "sign", "end"), [("T4", ">", 1), ("E1", ">", 1), ("T10", "<", 0)])
+def test_a_claimed_bound_is_drawn_as_one(item: str, sign: str, end: int) -> None:
+    """A line from it to the end of the axis on its side; of a negative right value the sides change."""
+    found = lockstep.claims(item)
+    *_, axes = claims_plot.plot_claim(found).axes if item != "T10" else _compared_alone(found).axes
+    (bounds,) = [line for line in axes.lines if line.get_marker() == sign]
+    lines = [one.get_segments()[0] for one in axes.collections]
+    assert {tuple(line[0]) for line in lines} == set(zip(bounds.get_xdata(), bounds.get_ydata(), strict=True))
+    assert {line[1][0] for line in lines} == {axes.get_xlim()[end]}
+
+
+def _compared_alone(found: Claims) -> Figure:
+    """The comparison of an item that has another picture too."""
+    figure = Figure()
+    draw_compared(found.entries[0])(figure.subplots())
+    return figure
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -197,7 +218,7 @@ def test_options_without_effect_are_refused(words: dict[str, object], where: str
 
 def test_unknown_names_are_refused_with_suggestions() -> None:
     assert run("claims", "T99").refusal().startswith("ID: unknown claim 'T99'; did you mean")
-    assert "A.3, B.4, C.1; --search lists them" in run("claims", "ring latency").refusal()
+    assert "A.3, B.4, C.1, C.18; --search lists them" in run("claims", "ring latency").refusal()
     assert "C.2 (Stragglers)" in run("claims", "stragglrs").refusal()
     assert "try one of" in run("claims", "no such words").refusal()
 

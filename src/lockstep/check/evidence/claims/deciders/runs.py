@@ -25,7 +25,7 @@ def days(model: str, cluster: str, stack: str, seq: int, batch: int, tokens: flo
 
 
 @cache
-def _seconds(law: str, bandwidth_Bps: float, period: int, bound: int, steps: int, seed: int) -> dict[str, float]:
+def way_seconds(law: str, bandwidth_Bps: float, period: int, bound: int, steps: int, seed: int) -> dict[str, float]:
     """Seconds to the target by the name of each way."""
     from lockstep.learn.lab import find_experiment
 
@@ -42,5 +42,5 @@ def way_ratio(
 
     Ways: synchronous, local:K, asynchronous, bounded:S.
     """
-    seconds = _seconds(law, bandwidth_Bps, period, bound, steps, seed)
+    seconds = way_seconds(law, bandwidth_Bps, period, bound, steps, seed)
     return seconds[way] / seconds[other]
