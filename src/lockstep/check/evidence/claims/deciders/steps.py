@@ -79,7 +79,7 @@ def _critical_batch(noise: float, target: float, axes: int, condition: float) ->
     problem = power_law(axes, condition, noise)
     loss = target * float(problem.expected_loss(0.0, 1.0, 1.0))
     twice, low, high = 2 * problem.fewest_steps(loss, math.inf)[0], 1e-3, 1e9
-    while high > low * (1 + 1e-6):
+    while high > low * (1 + 1e-4):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if problem.fewest_steps(loss, middle)[0] > twice else (low, middle)
     return low
