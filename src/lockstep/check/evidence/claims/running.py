@@ -65,9 +65,14 @@ def correct(
 
 
 def find(
-    groups: Sequence[Sequence[Check]], seed: int, within_s: float, engine: Engine, progress: Progress,
-    file: SweepFile | None = None, heard: Callable[[Numbers], None] = lambda numbers: None,
-) -> tuple[Numbers, str]:  # fmt: skip
+    groups: Sequence[Sequence[Check]],
+    seed: int,
+    within_s: float,
+    engine: Engine,
+    progress: Progress,
+    file: SweepFile | None = None,
+    heard: Callable[[Numbers], None] = lambda numbers: None,
+) -> tuple[Numbers, str]:
     """(what was found, why it ended early or nothing); the checks of a group fit into the budget together or not.
 
     `heard` is called with all that was found whenever more was; what `file` has is not run.
