@@ -13,6 +13,7 @@ import pytest
 
 from lockstep.check.evidence.claims.decide import Bench, seconds
 from lockstep.check.evidence.claims.deciders.pipelines import busy, busy_frac
+from lockstep.check.evidence.claims.deciders.table import lab_name
 from lockstep.check.evidence.claims.entry import Check, Entry
 from lockstep.check.evidence.claims.shelf import entries, find_entries
 from lockstep.learn.lab import find_experiment
@@ -125,8 +126,12 @@ def test_a_broken_function_is_noticed(
 ) -> None:
     home = import_module(module)
     _forget()
-    monkeypatch.setattr(home, name, broken(getattr(home, name)))
     entry = next(one for one in entries() if one.id == item)
+    for check in entry.every_check():
+        if check.by.startswith("lab "):
+            # An experiment that is imported while a function is broken would keep the broken one.
+            find_experiment(lab_name(check.by)[0])
+    monkeypatch.setattr(home, name, broken(getattr(home, name)))
     try:
         assert not _as_known(entry)
     finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 import lockstep
@@ -22,9 +23,10 @@ from lockstep.check.evidence.claims.entry import Found
 from lockstep.check.evidence.claims.page import anchor, claims_page, exercises_page
 from lockstep.check.evidence.claims.pictures import PICTURES, pictures
 from lockstep.check.evidence.claims.shelf import entries
+from lockstep.show.verbs.claims import Claims
 from lockstep.show.views import claims as claims_view
 from lockstep.show.views.parts import claims_plot
-from lockstep.show.views.parts.claims_compared import compared
+from lockstep.show.views.parts.claims_compared import compared, draw_compared
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,17 +37,21 @@ def test_the_list_has_every_item_and_runs_nothing() -> None:
     assert all(one["as_registered"] is None for one in found["claims"])
     assert all(check["got"] is None for one in found["claims"] for check in one["evidence"])
     few = run("claims", "--kind", "proof", "--verdict", "true", "--json").json()
-    assert [one["id"] for one in few["claims"]] == ["B.3", "B.6", "B.13", "B.16"]
+    assert {"B.3", "B.5", "B.16"} <= {one["id"] for one in few["claims"]} < {entry.id for entry in entries()}
+    assert {one["verdicts"]["problem"] for one in few["claims"]} == {"true"}
+    assert {one["verdicts"]["solution"] for one in few["claims"]} == {"true", "false", "conditional"}
 
 
 def test_showing_a_card_runs_nothing_and_exits_with_0() -> None:
     shown = run("claims", "T5")
     assert shown.code == 0
-    assert shown.out.startswith("T5 is false")
+    assert shown.out.startswith("T5 is false, its proof false")
     assert "lockstep claims T5 --run" in shown.out
 
 
-@pytest.mark.parametrize(("item", "code"), [("A.11", 0), ("T5", 1), ("B.4", 1), ("C.8", 0), ("M11", 0)])
+@pytest.mark.parametrize(
+    ("item", "code"), [("A.11", 0), ("T5", 1), ("B.4", 0), ("B.12", 1), ("B.15", 0), ("C.8", 0), ("M11", 0)]
+)
 def test_running_a_false_claim_exits_with_1(item: str, code: int) -> None:
     found = run("claims", item, "--run", "--json")
     assert found.code == code
@@ -147,10 +153,11 @@ def test_every_item_has_a_picture() -> None:
 def test_a_comparison_has_a_row_for_each_number_with_claimed_and_computed_values(item: str) -> None:
     found = lockstep.claims(item)
     (axes,) = claims_plot.plot_claim(found).axes
-    right, claimed, seen = axes.lines
+    right, *claimed, seen = axes.lines
     checks = list(compared(found.entries[0].entry))
     assert set(right.get_xdata()) == {1.0}
-    assert list(claimed.get_xdata()) == pytest.approx([
+    drawn = {row: at for line in claimed for at, row in zip(line.get_xdata(), line.get_ydata(), strict=True)}
+    assert [drawn[row] for row in range(len(checks), 0, -1)] == pytest.approx([
         next(v for v in (one.claimed.low, one.claimed.high) if np.isfinite(v)) / one.right.low for one in checks
     ])  # fmt: skip
     assert list(seen.get_xdata()) == pytest.approx([1.0] * len(checks), rel=0.1)
@@ -158,6 +165,24 @@ def test_a_comparison_has_a_row_for_each_number_with_claimed_and_computed_values
     assert len(set(names)) == len(checks)
     assert axes.get_title(loc="left").endswith("?")
     assert axes.get_xlabel()
+
+
+@pytest.mark.parametrize(("item", "sign", "end"), [("T4", ">", 1), ("E1", ">", 1), ("T10", "<", 0)])
+def test_a_claimed_bound_is_drawn_as_one(item: str, sign: str, end: int) -> None:
+    """A line from it to the end of the axis on its side; of a negative right value the sides change."""
+    found = lockstep.claims(item)
+    *_, axes = claims_plot.plot_claim(found).axes if item != "T10" else _compared_alone(found).axes
+    (bounds,) = [line for line in axes.lines if line.get_marker() == sign]
+    lines = [one.get_segments()[0] for one in axes.collections]
+    assert {tuple(line[0]) for line in lines} == set(zip(bounds.get_xdata(), bounds.get_ydata(), strict=True))
+    assert {line[1][0] for line in lines} == {axes.get_xlim()[end]}
+
+
+def _compared_alone(found: Claims) -> Figure:
+    """The comparison of an item that has another picture too."""
+    figure = Figure()
+    draw_compared(found.entries[0])(figure.subplots())
+    return figure
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -193,7 +218,7 @@ def test_options_without_effect_are_refused(words: dict[str, object], where: str
 
 def test_unknown_names_are_refused_with_suggestions() -> None:
     assert run("claims", "T99").refusal().startswith("ID: unknown claim 'T99'; did you mean")
-    assert "A.3, B.4, C.1; --search lists them" in run("claims", "ring latency").refusal()
+    assert "A.3, B.4, C.1, C.18; --search lists them" in run("claims", "ring latency").refusal()
     assert "C.2 (Stragglers)" in run("claims", "stragglrs").refusal()
     assert "try one of" in run("claims", "no such words").refusal()
 
@@ -220,7 +245,7 @@ def test_items_are_found_by_title_or_unique_words(name: str, ids: list[str]) -> 
 def test_several_names_are_several_items_each_shown_once(names: str, ids: list[str]) -> None:
     found = run("claims", *names.split(), "--json").json()
     assert [one["id"] for one in found["claims"]] == ids
-    assert run("claims", *names.split()).out.count(" is false: Upper bound of the speed-up") == ids.count("T5")
+    assert run("claims", *names.split()).out.count(": Upper bound of the speed-up") == ids.count("T5")
 
 
 def test_several_items_run_together_and_exit_with_1_if_one_is_false() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import lockstep
 from lockstep.check.evidence.claims.deciders.table import ARITHMETIC, LAB, nature_of
-from lockstep.check.evidence.claims.entry import VERDICTS, Case, Check, Entry, Found, Range
+from lockstep.check.evidence.claims.entry import PARTS, VERDICTS, Case, Check, Entry, Found, Range
 from lockstep.check.evidence.claims.page import SYMBOLS
 from lockstep.check.evidence.claims.pictures import PICTURES
 from lockstep.check.evidence.claims.shelf import canonical, entries, errata, find_entries, search
@@ -21,8 +22,10 @@ ITEMS = (
     *(f"T{n}" for n in range(1, 11)), *(f"A.{n}" for n in range(1, 21)), *(f"B.{n}" for n in range(1, 21)),
     *(f"E{n}" for n in range(1, 13)), *(f"C.{n}" for n in range(1, 21)),
 )  # fmt: skip
-VERDICT_OF = dict(zip(ITEMS[:50], "ffftfffcffctcfatfffftttaccfffacftcftaffffftfctffac", strict=True))
+VERDICT_OF = dict(zip(ITEMS[:50], "ffftfffcfftttfatfffftttaccfffttstttttstttctfstfttf", strict=True))
 """First letters of the verdicts of theorems, statements and problems, from the judgement of each by hand."""
+SECOND_OF = dict(zip((*ITEMS[:10], *ITEMS[30:50]), "fffffffffftftcftfffffftfctffff", strict=True))
+"""Of proofs of theorems and of solutions of problems."""
 
 
 def as_right(entry: Entry) -> dict[Check, Found]:
@@ -48,10 +51,31 @@ def test_the_verdict_follows_from_the_right_values() -> None:
         assert bool(entry.every_check()) == (entry.verdict != "missing")
 
 
+def test_theorems_and_problems_have_a_second_verdict_and_an_argument() -> None:
+    """Of the proof or the solution, which follows from its own numbers where it is not true."""
+    two = [entry for entry in entries() if entry.second]
+    assert {one.id for one in two} == {*SECOND_OF, "HW2"}
+    for entry in two:
+        assert entry.second is not None
+        assert entry.second.verdict[0] == SECOND_OF.get(entry.id, "f"), entry.id
+        assert entry.second.checks or entry.second.verdict == "true", entry.id
+        assert entry.second.says.endswith(".")
+        assert entry.argument.endswith(".")
+        assert list(entry.verdicts(entry.verdict)) == list(PARTS[entry.kind])
+
+
+def test_a_changed_second_verdict_is_noticed() -> None:
+    for entry in entries():
+        for other in ("true", "false", "conditional"):
+            if entry.second and entry.second.checks and entry.second.verdict != other:
+                changed = replace(entry, second=replace(entry.second, verdict=other))
+                assert changed.derived(as_right(entry)) == "undecided", entry.id
+
+
 def test_a_changed_verdict_is_noticed() -> None:
     """Whatever else an entry with checks of its own states does not follow from what is found."""
     for entry in entries():
-        for other in ("true", "false", "conditional", "ambiguous"):
+        for other in ("true", "false", "conditional", "ambiguous", "sound"):
             if (entry.checks or entry.cases) and other != entry.verdict:
                 assert entry.derived(as_right(entry)) != other, entry.id
 
@@ -71,7 +95,7 @@ def test_errata_are_numbered_by_item_and_run_or_give_a_reason() -> None:
     assert len(set(names)) == len(names)
     for item in ids:
         numbers = [int(one.id.partition("/")[2]) for one in errata() if one.of == item]
-        assert numbers == list(range(1, len(numbers) + 1))
+        assert numbers == sorted(numbers), "a number that was dropped is not used again"
     assert [one.id for one in errata() if bool(one.why) == bool(one.check)] == []
     told = [one for one in errata() if one.why]
     assert len(told) <= 12
@@ -81,7 +105,8 @@ def test_errata_are_numbered_by_item_and_run_or_give_a_reason() -> None:
 def test_texts_are_understandable_on_their_own() -> None:
     """No sentence begins with a word whose noun is elsewhere; every entry says what, why and how to see it."""
     for entry in entries():
-        for text in (entry.title, entry.says, entry.true_form, *(case.when for case in entry.cases)):
+        second = [entry.second.says] if entry.second else []
+        for text in (entry.title, entry.says, entry.true_form, *second, *(case.when for case in entry.cases)):
             assert not re.match(r"(It|This|That|They|These|Inside|Outside)\b(?! (?:is so|depends|a critical))", text), (
                 text
             )
@@ -97,7 +122,8 @@ def test_texts_are_understandable_on_their_own() -> None:
 def test_symbols_have_a_legend() -> None:
     known = {one.strip() for symbols, _ in SYMBOLS for one in re.split(r"[,/]", symbols)}
     for entry in entries():
-        used = set(re.findall(r"(?<![\w'])([a-zA-Z])(?![\w'])", entry.true_form + " " + entry.says))
+        second = entry.second.says if entry.second else ""
+        used = set(re.findall(r"(?<![\w'])([a-zA-Z])(?![\w'])", f"{entry.true_form} {entry.says} {second}"))
         assert (
             used - known - {"a", "A", "b", "e", "f", "i", "j", "t", "u", "w", "x", "y", "W", "E", "H", "I", "N", "q"}
             == set()

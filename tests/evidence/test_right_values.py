@@ -41,12 +41,17 @@ def slowest(step: float, delay: int) -> float:
 
 
 def noisy_updates(delay: int, gap: float = 0.003) -> float:
-    """Updates to a loss of `gap` at the step whose floor is 0.9 of it."""
+    """Updates to a loss of `gap` at the step whose floor is 0.9 of it: the mean and what the draws have become."""
     low, high = 0.0, 0.02
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if floor(middle, delay) / 2 < 0.9 * gap else (low, middle)
-    return math.log(2 * (gap - floor(low, delay) / 2)) / 2 / math.log(slowest(low, delay))
+    mean, answer, variance, last = delayed(low, delay, 1000), [0.0] * delay + [1.0], 0.0, 0
+    for at in range(1000):
+        last = at if (mean[at] ** 2 + variance) / 2 > gap else last
+        variance += (low * answer[-1]) ** 2
+        answer.append(answer[-1] - low * answer[-1 - delay])
+    return last + 1
 
 
 def delayed(step: float, delay: int, steps: int) -> list[float]:

@@ -33,7 +33,8 @@ def numbers(text: str) -> list[tuple[str, str]]:
 
 
 def said(entry: Entry) -> str:
-    return " ".join((entry.says, entry.because, entry.true_form))
+    second = entry.second.says if entry.second else ""
+    return " ".join((entry.says, entry.because, entry.true_form, entry.argument, second)).rstrip()
 
 
 def held(entry: Entry) -> tuple[set[tuple[str, str]], list[float]]:
@@ -70,7 +71,7 @@ def test_numbers_in_texts_equal_those_of_the_checks(entry: Entry) -> None:
 
 
 READ = Path(__file__).with_name("texts_as_read.csv")
-TEXTS = ("title", "says", "because", "true_form")
+TEXTS = ("title", "says", "because", "true_form", "argument")
 
 
 def ordered(text: str) -> list[str]:
@@ -81,9 +82,11 @@ def digest(entry: Entry, wrong: list[Erratum]) -> str:
     """Of all words, verdicts and checks of an item and its errata."""
     words = [getattr(entry, name) for name in TEXTS] + [entry.verdict, entry.printed]
     words += [text for case in entry.cases for text in (case.when, case.verdict)]
+    words += [entry.argument, *((entry.second.says, entry.second.verdict) if entry.second else ())]
     checks = [*entry.every_check(), *(one.check for one in wrong if one.check)]
     words += [str(part) for one in checks for part in (one.what, one.by, one.claimed, one.right, one.rival)]
-    words += [text for one in wrong for text in (one.id, one.severity, one.printed, one.right, one.why)]
+    words += [text for one in checks for text in (one.at, one.follows)]
+    words += [text for one in wrong for text in (one.id, one.severity, one.printed, one.right, one.why, one.at)]
     return f"{zlib.crc32(chr(0).join(words).encode()):08x}"
 
 

@@ -57,10 +57,7 @@ from lockstep.describe.workload.weight import Weight
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
-MODULES = (
-    "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "moe_act", "context", "out_proj",
-    "mlp_act", "op",
-)  # fmt: skip
+MODULES = tuple("core_attn layernorm mla_up_proj mlp moe shared_experts moe_act context out_proj mlp_act op".split())
 Recompute: TypeAlias = str | Whole
 """A word of RECOMPUTE, its code, or an array of codes."""
 

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import CTRL_C, BadInput, RunFailed, UnknownName
@@ -38,6 +39,8 @@ class Claims(Shown):
     """Why --all ended before it was through."""
     seed: int = 0
     """Of the experiments that ran."""
+    took_s: float = field(default=0.0, compare=False)
+    """Processor seconds of this process and of those that it started, where all items were run."""
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -58,7 +61,7 @@ class Claims(Shown):
         if self.surprises or self.stopped not in ("", CTRL_C):
             return False
         return self.asked != RUN or (
-            all(one.verdict in ("true", "answer", "missing") for one in self.entries)
+            all(one.verdict in ("true", "sound", "answer", "missing") for one in self.entries)
             and all(one.verdict == "true" for one in self.facts)
         )
 
@@ -68,7 +71,7 @@ class Claims(Shown):
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "asked left_out stopped") | {
+        return picked(self, "asked left_out stopped took_s") | {
             "claims": [*plain(self.entries), *plain(self.facts)],
             "errata": plain(self.errata),
         }
@@ -77,12 +80,13 @@ class Claims(Shown):
 ERRATA_OPTION = Option("ID", "Item whose errata are listed and run, one of them such as B.14/1, or all.")
 SEVERITY = Option("LEVEL", "Severity of the errata: high, medium or small.", default="all")
 KIND = Option("KIND", "Kind of items to list: theorem, statement, proof, example, exercise, homework or missing.")
-VERDICT = Option("V", "Verdict of items to list: true, false, conditional, ambiguous, answer or missing.")
+VERDICT = Option("V", "Verdict of items to list: true, false, conditional, ambiguous, sound, answer or missing.")
 ENGINE = Option(
     "E",
     "Where checks run: serial, processes[:N], dask[:N], dask:ADDRESS or dask:scheduler-file:PATH.",
     default="serial",
 )
+STORE = Option("FILE", "File that keeps what --all found as it comes; what is there is not run again.")
 CLAIM = Argument(
     "ID",
     "Items, such as T5, A.7, theorem 5 or exercise C.6; a fact of the lab or an erratum by its id. All items "
@@ -104,30 +108,35 @@ def claims(
     search: Annotated[str | None, Option("TEXT", "Words that the listed items contain.")] = None,
     seed: Annotated[Quantity | None, Option("N", "Random seed of the experiments.", default="0")] = None,
     engine: Annotated[str | Engine | None, ENGINE] = None,
+    store: Annotated[str | Path | None, STORE] = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Claims:
     """What a textbook chapter on distributed training says, whether it is so, and what decides it.
 
     Without an id the items are listed; with ids their cards are shown, and `run` runs their checks. `all` runs every
-    item, the cheapest first, as long as `within` allows. `errata` is the id of an item or of an erratum. `seed`: 0 when
-    left out. The answer does not depend on `engine`. `progress(experiments and deciders done, of)`. Raises BadInput,
-    UnknownName, RunFailed.
+    item, the cheapest first, as long as `within` allows, and goes on from what the file `store` has. `errata` is the id
+    of an item or of an erratum. `seed`: 0 when left out. The answer does not depend on `engine`. `progress(experiments
+    and deciders done, of)`. Raises BadInput, UnknownName, RunFailed.
     """
     from lockstep.base.engines import find_engine, silent
     from lockstep.check.evidence.claims import decide, running
     from lockstep.check.evidence.claims.shelf import entries
+    from lockstep.show.verbs.words.many import swept_file
 
     words = " ".join(claim).split()
     runs = run or all or errata is not None
     _check(bool(words), run, all, within, errata, severity, (kind, verdict, search), seed, engine, runs)
-    place, report = find_engine(engine), progress or silent
+    if store is not None and not all:
+        raise BadInput("keeps what --all finds and has no effect without it", "--store")
+    place, report, begun_s = find_engine(engine), progress or silent, running.spent_s()
     number = 0 if seed is None else whole(seed, "--seed", minimum=0)
     if errata is not None:
         return Claims(ERRATA, errata=running.correct(_errata_of(errata, severity), number, place, report))
     if all:
         limit_s = float("inf") if within is None else parse_time_s(within, "--within")
-        found, stopped = running.run(entries(), number, limit_s, place, report)
-        return Claims(ALL, found, stopped=stopped)
+        with swept_file(store, "claims", {"all": True, "seed": number}, engine) as file:
+            found, stopped = running.run(entries(), number, limit_s, place, report, file)
+        return Claims(ALL, found, stopped=stopped, took_s=running.spent_s() - begun_s)
     if not words:
         return Claims(LIST, tuple(decide.Decided(one) for one in _listed(kind, verdict, search)))
     return _asked(words, run, number, place, report)

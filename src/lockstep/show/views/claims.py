@@ -8,13 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+from typer import Exit
 
-from lockstep.base.errors import BadInput
+from lockstep.base.errors import BadInput, Infeasible
+from lockstep.check.evidence.claims.entry import PARTS
 from lockstep.show.verbs.claims import ALL, CARD, ERRATA, LIST, RUN, Claims
 from lockstep.show.views.parts.claims_plot import has_picture, plot_claim
+from lockstep.show.views.parts.claims_stream import STYLES, Stream, headline
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.options import PLOT
 from lockstep.show.views.parts.output import draw, given, picture_path, show
+from lockstep.show.views.parts.page import WANTED
 from lockstep.show.views.parts.progress import progress
 from lockstep.show.views.parts.terminal import heading, indented, table
 
@@ -25,11 +29,7 @@ if TYPE_CHECKING:
     from lockstep.check.evidence.claims.decide import Corrected, Decided, Known
 
 MOST = 12
-STYLES = {
-    "true": "green", "false": "red", "conditional": "yellow", "ambiguous": "yellow", "undecided": "bold red",
-    "missing": "dim", "answer": "cyan",
-}  # fmt: skip
-FIRST = ("true", "false", "conditional", "ambiguous", "undecided")
+FIRST = ("true", "false", "conditional", "ambiguous", "sound", "undecided")
 """Verdicts that are counted in the headline."""
 
 
@@ -51,17 +51,34 @@ def render(found: Claims, out: Console) -> None:
 
 
 def _list(found: Claims, out: Console) -> None:
-    counts = ", ".join(f"{found.count(name)} {name}" for name in FIRST if found.count(name))
-    items = f"{len(found.entries)} item{'s' * (len(found.entries) != 1)}"
-    out.print(Text(f"{items}: {counts}" if counts else items, style="bold"))
+    out.print(Text(_counts(found), style="bold"))
     rows: list[list[str | Text]] = []
     for one in found.entries:
         entry = one.entry
         shown = "not run" if one.entry.id in found.left_out else one.verdict
-        rows.append([entry.id, entry.title, Text(shown, STYLES.get(shown, "dim")), f"{one.seconds:.1f} s"])
-    columns = [("", "left"), ("item", "text"), ("verdict", "left"), ("takes", "right")]
+        other = Text(entry.second.verdict, STYLES[entry.second.verdict]) if entry.second else ""
+        rows.append([entry.id, entry.title, Text(shown, STYLES.get(shown, "dim")), other, f"{one.seconds:.1f} s"])
+    columns = [("", "left"), ("item", "text"), ("verdict", "left"), ("proof", "left"), ("takes", "right")]
     heading(out, "Items", "lockstep claims T5 shows one, --run decides it")
     indented(out, table(columns, rows))
+    _end(found, out)
+
+
+def _counts(found: Claims) -> str:
+    counts = ", ".join(f"{found.count(name)} {name}" for name in FIRST if found.count(name))
+    items = f"{len(found.entries)} item{'s' * (len(found.entries) != 1)}"
+    return f"{items}: {counts}" if counts else items
+
+
+def _summary(found: Claims, out: Console) -> None:
+    """What is left to say where every item was printed as it was decided."""
+    out.print(Text(f"\n{_counts(found)}", style="bold"))
+    out.print(f"{found.took_s:.1f} s of processor time")
+    _end(found, out)
+
+
+def _end(found: Claims, out: Console) -> None:
+    """What was left out, and what did not come out as registered."""
     if found.left_out:
         why = f"Stopped ({found.stopped}) before" if found.stopped else "Left out by --within:"
         out.print(f"\n{why} {', '.join(found.left_out)}")
@@ -74,13 +91,13 @@ def _card(one: Decided, out: Console) -> None:
     from lockstep.check.evidence.claims.shelf import errata_of
 
     entry = one.entry
-    out.print(
-        Text.assemble((f"{entry.id} ", "bold"), (_is(one.verdict), STYLES[one.verdict]), (f": {entry.title}", "bold"))
-    )
+    out.print(headline(one))
     if entry.kind == "exercise":
         lines = [("asks", entry.says), ("answer", entry.because), ("law", entry.true_form)]
     else:
-        lines = [("says", entry.says), ("because", entry.because), ("in truth", entry.true_form)]
+        said, other = PARTS.get(entry.kind, ("says", "")) if entry.second else ("says", "")
+        lines = [(said, entry.says), (other, entry.second.says if entry.second else "")]
+        lines += [("because", entry.because), ("in truth", entry.true_form), ("shown by", entry.argument)]
     lines += [
         (f"{'if' if not entry.readings else 'as'} {place}", f"{case.when}: {case.verdict}")
         for place, case in enumerate(entry.cases, 1)
@@ -98,10 +115,6 @@ def _card(one: Decided, out: Console) -> None:
     _numbers(one, out)
 
 
-def _is(verdict: str) -> str:
-    return {"answer": "has an answer", "missing": "is not in the chapter"}.get(verdict, f"is {verdict}")
-
-
 def _numbers(one: Decided, out: Console) -> None:
     """The checks: claimed and right values, and what was found where they ran."""
     evidence = one.evidence()
@@ -112,7 +125,7 @@ def _numbers(one: Decided, out: Console) -> None:
     rows = []
     for check in evidence:
         stated = check["part"] == "true form" and check["agrees"]
-        row = [check["check"], "-" if stated else check["claimed"], check["right"]]
+        row = [check["check"], "-" if stated else check["claimed"], check["at"], check["right"]]
         if ran and check["got"] is None:
             rows.append([*row, "-", "-", Text("left out at this seed", "bold red")])
         elif ran:
@@ -120,7 +133,11 @@ def _numbers(one: Decided, out: Console) -> None:
         else:
             rows.append([*row, check["nature"]])
     last = [("found", "right"), ("allowed", "right"), ("", "left")] if ran else [("", "left")]
-    indented(out, table([("", "text"), ("claimed", "right"), ("right", "right"), *last], rows))
+    first = [("", "text"), ("claimed", "right"), ("lines", "left"), ("right", "right")]
+    indented(out, table([*first, *last], rows))
+    for check in evidence:
+        if check["follows"]:
+            out.print(Text(f"  {check['claimed']} by {check['at']}: {check['follows']}", "dim"))
     for doubt in dict.fromkeys(check["doubt"] for check in evidence if check["doubt"]):
         out.print(f"\n  Its experiment broke one of its laws: {doubt}")
 
@@ -135,7 +152,7 @@ def _outcome(check: Json, stated: bool) -> Text:
 
 
 def _fact(one: Known, out: Console) -> None:
-    out.print(Text.assemble((f"{one.fact.id} ", "bold"), (_is(one.verdict), STYLES[one.verdict])))
+    out.print(Text.assemble((f"{one.fact.id} ", "bold"), (f"is {one.verdict}", STYLES[one.verdict])))
     out.print()
     lines = [("says", one.fact.statement), ("command", f"lockstep converge {one.fact.experiment}")]
     indented(out, table([("", "left"), ("", "text")], [[Text(name, "dim"), said] for name, said in lines]))
@@ -166,13 +183,15 @@ def _errata(found: tuple[Corrected, ...], out: Console, *, ran: bool) -> None:
 def _printed_and_right(found: tuple[Corrected, ...], out: Console, *, ran: bool) -> None:
     rows = []
     for one in found:
-        row = [one.erratum.id, one.erratum.severity, one.erratum.printed, one.erratum.right]
+        row = [one.erratum.id, one.erratum.severity, one.erratum.at, one.erratum.printed, one.erratum.right]
         if ran:
             plain = one.to_dict()
             row += [plain["claimed"] or "-", "-" if plain["got"] is None else f"{plain['got']:.5g}"]
         rows.append(row)
     last = [("claimed", "right"), ("found", "right")] if ran else []
-    indented(out, table([("", "left"), ("", "left"), ("printed", "text"), ("right", "text"), *last], rows))
+    indented(
+        out, table([("", "left"), ("", "left"), ("lines", "left"), ("printed", "text"), ("right", "text"), *last], rows)
+    )
 
 
 def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, **words: object) -> None:
@@ -183,14 +202,32 @@ def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, 
     picture_path(plot)
     if plot and not claim:
         raise BadInput("needs the id of an item to draw", "--plot")
+    if words.get("all") and WANTED.get() is None:
+        _ask_all(as_json, claims(*(claim or ()), **given(words), progress=(stream := Stream(as_json))), stream)
+        return
     with each_run_once() if claim else nullcontext():
         with progress("checks") as report:
             found = claims(*(claim or ()), **given(words), progress=report)
         if claim:
             draw(plot, partial(plot_claim, found))
+    _say_surprises(found)
+    show(found, as_json, render, ok=found.ok)
+
+
+def _ask_all(as_json: bool, found: Claims, stream: Stream) -> None:
+    """Ends the answer whose items were printed as they came."""
+    _say_surprises(found)
+    if not as_json:
+        show(found, False, _summary, ok=found.ok)
+        return
+    stream.end(found)
+    if not found.ok:
+        raise Exit(Infeasible.exit_code)
+
+
+def _say_surprises(found: Claims) -> None:
     if found.asked in (RUN, ALL, ERRATA) and found.surprises:
         print(f"no: the run did not find what is registered of {', '.join(found.surprises)}", file=sys.stderr)
-    show(found, as_json, render, ok=found.ok)
 
 
 COMMAND = Command(
@@ -211,4 +248,4 @@ COMMAND = Command(
     ask=ask,
 )
 """`CARD` answers with 0, as nothing was decided."""
-__all__ = ["CARD", "COMMAND", "render"]
+__all__ = ["CARD", "COMMAND", "STYLES", "render"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.check.evidence.claims.deciders.table import LAB, decide, found_in, kept_by, lab_name, nature_of
-from lockstep.check.evidence.claims.entry import Check, Entry, Erratum, Found
+from lockstep.check.evidence.claims.entry import PARTS, Check, Entry, Erratum, Found
 from lockstep.check.evidence.claims.shelf import costs, errata_of
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class Decided:
     def evidence(self) -> list[Json]:
         """The checks, with what was found for each."""
         parts = [("printed", self.entry.checks), *((case.when, case.checks) for case in self.entry.cases)]
+        if self.entry.second:
+            parts.append((PARTS[self.entry.kind][1], self.entry.second.checks))
         parts.append(("true form", self.entry.truths))
         return [{"part": part, **shown(check, self.found)} for part, checks in parts for check in checks]
 
@@ -92,6 +94,7 @@ class Decided:
         return {
             **self.entry.to_dict(),
             "verdict": self.verdict,
+            "verdicts": self.entry.verdicts(self.verdict),
             "as_registered": self.as_registered,
             "evidence": self.evidence(),
             "errata": [one.id for one in errata_of(self.entry.id)],
@@ -114,6 +117,8 @@ def shown(check: Check, found: dict[Check, Found] | None) -> Json:
         "nature": nature_of(check),
         "ok": None if seen is None else check.as_known(seen),
         "doubt": "" if seen is None else seen.doubt,
+        "at": check.at,
+        "follows": check.follows,
     }
 
 

@@ -27,7 +27,10 @@ KINDS = {
     "theorem": "T", "statement": "A", "proof": "B", "example": "E", "exercise": "C", "homework": "HW", "missing": "M",
 }  # fmt: skip
 """What an item is -> the letter of its numbers."""
-VERDICTS = ("true", "false", "conditional", "ambiguous", "answer", "missing")
+VERDICTS = ("true", "false", "conditional", "ambiguous", "sound", "answer", "missing")
+"""`sound`: a problem that asks to derive something and assumes nothing wrong."""
+PARTS = {"theorem": ("result", "proof"), "proof": ("problem", "solution"), "homework": ("limits", "remark")}
+"""What an item is -> what its two verdicts are of; that of the first leads."""
 SIGNS = {"<=": (-math.inf, None), ">=": (None, math.inf)}
 
 
@@ -95,6 +98,10 @@ class Check:
     """A value that would be found if a true statement were not so."""
     nature: str = ""
     """How the number comes about, where it is not that of its decider (`deciders.table.nature_of`)."""
+    at: str = ""
+    """Lines of the text that print the claimed value, or from which it follows."""
+    follows: str = ""
+    """How the claimed value follows, or under which condition it is said, where the lines do not print it so."""
 
     @property
     def refutes(self) -> bool:
@@ -134,6 +141,19 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Second:
+    """The other thing of an item that has a verdict: a problem's printed solution, a result's proof."""
+
+    says: str
+    verdict: str
+    checks: tuple[Check, ...] = ()
+
+    def derived(self, found: Mapping[Check, Found]) -> str:
+        """The verdict that follows: conditional where some of its numbers agree; as it stands where it has none."""
+        return _verdict(self.checks, found, "conditional") if self.checks else self.verdict
+
+
+@dataclass(frozen=True, slots=True)
 class Erratum:
     """A wrong number or formula of the chapter: `id` is that of its item and a number, `B.14/1`."""
 
@@ -144,6 +164,8 @@ class Erratum:
     check: Check | None = None
     why: str = ""
     """What it rests on where nothing can be computed."""
+    at: str = ""
+    """Lines of the text that print it."""
 
     @property
     def of(self) -> str:
@@ -152,7 +174,7 @@ class Erratum:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "id severity printed right why") | {"runs": self.check is not None}
+        return picked(self, "id severity printed right why at") | {"runs": self.check is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,14 +204,29 @@ class Entry:
     cases: tuple[Case, ...] = ()
     readings: bool = False
     """Whether the cases are readings of one sentence rather than conditions."""
+    second: Second | None = None
+    """Of an item with two verdicts the other one (`PARTS`)."""
+    argument: str = ""
+    """A short proof of what is right, or a counterexample to what is not."""
 
     def every_check(self) -> tuple[Check, ...]:
-        """Those of the statement, of its cases and of its true form."""
-        return (*self.checks, *(check for case in self.cases for check in case.checks), *self.truths)
+        """Those of the statement and its cases, of what else has a verdict, and of the true form."""
+        return (*self.claimed_checks(), *self.truths)
+
+    def claimed_checks(self) -> tuple[Check, ...]:
+        """Those of which the text claims a value."""
+        cases = (check for case in self.cases for check in case.checks)
+        return (*self.checks, *cases, *(self.second.checks if self.second else ()))
+
+    def verdicts(self, lead: str) -> dict[str, str]:
+        """What the verdicts are of and each verdict, the given one first; nothing for an item with one."""
+        return dict(zip(PARTS[self.kind], (lead, self.second.verdict), strict=True)) if self.second else {}
 
     def derived(self, found: Mapping[Check, Found]) -> str:
         """The verdict that follows from what was found; `undecided` where it does not come out as known."""
         if not all(check in found and check.as_known(found[check]) for check in self.every_check()):
+            return "undecided"
+        if self.second and self.second.derived(found) != self.second.verdict:
             return "undecided"
         if not self.cases:
             return _verdict(self.checks, found) if self.checks else self.verdict
@@ -205,11 +242,13 @@ class Entry:
         return {
             "id": self.id,
             "statement": self.says,
-            **picked(self, "kind title printed verdict because true_form source command see learn"),
+            **picked(self, "kind title printed verdict because true_form argument source command see learn"),
             "cases": [picked(case, "when verdict") for case in self.cases],
+            "verdicts": self.verdicts(self.verdict),
+            "second": self.second.says if self.second else "",
         }
 
 
-def _verdict(checks: Sequence[Check], found: Mapping[Check, Found]) -> str:
+def _verdict(checks: Sequence[Check], found: Mapping[Check, Found], mixed: str = "undecided") -> str:
     agrees = {check.agrees(found[check]) for check in checks}
-    return {frozenset([True]): "true", frozenset([False]): "false"}.get(frozenset(agrees), "undecided")
+    return {frozenset([True]): "true", frozenset([False]): "false"}.get(frozenset(agrees), mixed)

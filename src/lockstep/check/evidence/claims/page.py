@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from lockstep.check.evidence.claims.deciders.table import nature_of
-from lockstep.check.evidence.claims.entry import KINDS, Check, Entry
+from lockstep.check.evidence.claims.entry import KINDS, PARTS, Check, Entry
 from lockstep.check.evidence.claims.shelf import entries, errata, errata_of
 from lockstep.learn.lab.facts import facts
 
@@ -15,9 +15,13 @@ What a textbook chapter on distributed training says, item by item, with our ver
 items are stated in full, in our words; their numbers are the chapter's. `lockstep claims T5` prints an item,
 `lockstep claims T5 --run` decides it, `lockstep claims --all --within 60s` decides every one.
 
+A problem has two verdicts, its own and that of its printed solution; a theorem those of its result and of its proof. A
+problem that asks to derive something is *sound* where it assumes nothing wrong.
+
 A verdict follows from the checks: *false* if the values found contradict those that the statement implies, *true* if
 they agree; *conditional* if it is true in some cases and false in others, *ambiguous* if that depends on how it is
-read. A number is *simulated* by running the process, *solved* for numerically, *counted* on a program that runs,
+read. Every claimed value has the lines of the text that print it, or from which it follows as said. A number is
+*simulated* by running the process, *solved* for numerically, *counted* on a program that runs,
 *priced* by a closed form, or *arithmetic* on given numbers.
 """
 SYMBOLS = (
@@ -124,26 +128,42 @@ def _entry(entry: Entry) -> list[str]:
     lines = [
         f"### {entry.id}",
         "",
-        f"**{entry.title}**" + ("" if entry.verdict == "answer" else f": {entry.verdict}"),
+        f"**{entry.title}**" + ("" if entry.verdict == "answer" else f": {_verdicts(entry)}"),
         "",
     ]
-    lines += [f"- {asked}: {entry.says}", f"- {'answer' if asked == 'asks' else 'because'}: {entry.because}"]
+    said, other = PARTS[entry.kind] if entry.second else (asked, "")
+    lines.append(f"- {said}: {entry.says}")
+    lines += [f"- {other}: {entry.second.says}"] if entry.second else []
+    lines.append(f"- {'answer' if asked == 'asks' else 'because'}: {entry.because}")
     if entry.true_form:
         lines.append(f"- {'law' if asked == 'asks' else 'in truth'}: {entry.true_form}")
+    lines += [f"- shown by: {entry.argument}"] if entry.argument else []
     lines += [f"- {'read as' if entry.readings else 'if'} {case.when}: {case.verdict}" for case in entry.cases]
     lines.append(f"- command: `{entry.command}`")
     links = [f"[{other}](#{other.replace('.', '').lower()})" for other in entry.see]
     learn = [f"[{entry.learn.removeprefix('learn/').removesuffix('.md')}](../{entry.learn})"] if entry.learn else []
-    lines += [f"- see: {', '.join(links + learn)}", "", "| number | claimed | right | |", "|---|---|---|---|"]
+    lines += [
+        f"- see: {', '.join(links + learn)}",
+        "",
+        "| number | claimed | lines | right | |",
+        "|---|---|---|---|---|",
+    ]
     lines += [_row(check, stated=check in entry.truths) for check in entry.every_check()]
     wrong = errata_of(entry.id)
     if wrong:
-        lines += ["", "| erratum | printed | right |", "|---|---|---|"]
-        lines += [f"| {one.id} | {_cell(one.printed)} | {_cell(one.right)} |" for one in wrong]
+        lines += ["", "| erratum | lines | printed | right |", "|---|---|---|---|"]
+        lines += [f"| {one.id} | {one.at} | {_cell(one.printed)} | {_cell(one.right)} |" for one in wrong]
     return [*lines, ""]
 
 
 def _row(check: Check, *, stated: bool) -> str:
     """A check; one of the true form alone has no claimed value."""
     claimed = "-" if stated and not check.refutes else str(check.claimed)
-    return f"| {_cell(check.what)} | {claimed} | {check.right} | {nature_of(check)} |"
+    lines = f"{check.at}: {check.follows}" if check.follows else check.at
+    return f"| {_cell(check.what)} | {claimed} | {_cell(lines)} | {check.right} | {nature_of(check)} |"
+
+
+def _verdicts(entry: Entry) -> str:
+    """The verdict, or both of an item with two."""
+    both = entry.verdicts(entry.verdict)
+    return ", ".join(f"{name} {verdict}" for name, verdict in both.items()) or entry.verdict

@@ -8,14 +8,14 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 from lockstep.base.errors import UnknownName
-from lockstep.check.evidence.claims.entry import KINDS, Case, Check, Entry, Erratum, Range
+from lockstep.check.evidence.claims.entry import KINDS, Case, Check, Entry, Erratum, Range, Second
 
 SHELF = Path(__file__).with_name("shelf")
 FILES = ("theorem", "statement", "proof", "example", "exercise", "homework", "missing")
@@ -46,7 +46,7 @@ def read_check(written: Mapping[str, Any]) -> Check:
         claimed=Range.read(written["claimed"]) if "claimed" in written else right,
         right=right,
         rival=None if rival is None else Range.read(rival),
-        nature=written.get("nature", ""),
+        **{name: str(written.get(name, "")) for name in ("nature", "at", "follows")},
     )
 
 
@@ -57,6 +57,8 @@ def _checks(written: Iterable[Mapping[str, Any]]) -> tuple[Check, ...]:
 def _entry(kind: str, written: Mapping[str, Any]) -> Entry:
     given: dict[str, Any] = dict(written)
     given["cases"] = tuple(Case(one["when"], one["verdict"], _checks(one["checks"])) for one in given.pop("case", ()))
+    if second := given.get("second"):
+        given["second"] = Second(second["says"], second["verdict"], _checks(second.get("checks", ())))
     for name in ("names", "see"):
         given[name] = tuple(given.get(name, ()))
     for name in ("checks", "truths"):
@@ -76,17 +78,54 @@ def entries() -> tuple[Entry, ...]:
 
 @cache
 def errata() -> tuple[Erratum, ...]:
-    """All errata, by item. Columns: id, severity, printed, right, by, claimed, value, why.
+    """All errata, by item: those of the file, and of every printed number that a card contradicts."""
+    found = _written_errata()
+    of = {item: [one for one in found if one.of == item] for item in (entry.id for entry in entries())}
+    return tuple(one for entry in entries() for one in (*of[entry.id], *_of_card(entry, of[entry.id])))
 
-    `why` says of one that nothing can compute what it rests on instead.
+
+@cache
+def _written_errata() -> tuple[Erratum, ...]:
+    """Those of `errata.csv`. Columns: id, severity, printed, right, by, claimed, value, why, at.
+
+    A row without numbers has those of the check of its item's card that is decided the same way. `why` says of one
+    that nothing can compute what it rests on instead. A number that was dropped is not used again.
     """
     found = []
     with (SHELF / "errata.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            numbers = {"what": row["printed"], "by": row["by"], "claimed": row["claimed"], "right": row["value"]}
-            check = read_check(numbers) if row["by"] else None
-            found.append(Erratum(row["id"], row["severity"], row["printed"], row["right"], check, row["why"]))
+            check = _row_check(row) if row["by"] else None
+            at = row["at"] or (check.at if check else "")
+            found.append(Erratum(row["id"], row["severity"], row["printed"], row["right"], check, row["why"], at))
     return tuple(found)
+
+
+def _row_check(row: Mapping[str, str]) -> Check:
+    """The check of a row of errata, from its own numbers or from the card."""
+    if row["claimed"]:
+        return read_check({"what": row["printed"], "by": row["by"], "claimed": row["claimed"], "right": row["value"]})
+    card = next(entry for entry in entries() if entry.id == row["id"].partition("/")[0])
+    return next(check for check in card.every_check() if check.by == row["by"] and check.refutes)
+
+
+def _of_card(entry: Entry, written: Sequence[Erratum]) -> Iterator[Erratum]:
+    """Errata of printed numbers that the card contradicts and the file has no row of, numbered after the file's.
+
+    A statement that the text itself calls false has none of its own.
+    """
+    known = {one.check.by for one in written if one.check}
+    last = max((int(one.id.partition("/")[2]) for one in written), default=0)
+    text_denies = entry.printed == "false"
+    own = () if text_denies else entry.every_check()
+    wrong = [check for check in own if check.refutes and check.by not in known and _is_printed(entry, check)]
+    for number, check in enumerate(wrong, last + 1):
+        printed, right = f"{check.what}: {check.claimed}", str(check.right)
+        yield Erratum(f"{entry.id}/{number}", "medium", printed, right, check, at=check.at)
+
+
+def _is_printed(entry: Entry, check: Check) -> bool:
+    """Whether the text prints that number: of examples and exercises also one that follows from two others."""
+    return not check.follows or entry.kind in ("example", "exercise")
 
 
 def errata_of(item: str) -> tuple[Erratum, ...]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 CLAIMED, RIGHT, FOUND = "#D62728", "#555555", "#0072B2"
 MOST = 7
 """Checks that have room."""
+MARKERS = {0: "x", 1: ">", -1: "<"}
+SAID = {0: "claimed", 1: "claimed, or more", -1: "claimed, or less"}
+"""Of a bound, whose line goes on to the end of the axis."""
 WIDE = 5.0
 """From this multiple on the axis is logarithmic."""
 
@@ -26,6 +29,7 @@ def compared(entry: Entry) -> dict[Check, str]:
     """Checks whose claimed and right values are numbers of which one is a multiple of the other, with their names."""
     named = {check: check.what for check in entry.checks}
     named |= {check: f"{case.when}: {check.what}" for case in entry.cases for check in case.checks}
+    named |= {check: check.what for check in (entry.second.checks if entry.second else ())}
     named |= {check: check.what for check in entry.truths if check.refutes}
     usable = {
         check: name for check, name in named.items()
@@ -51,22 +55,38 @@ def draw_compared(decided: Decided) -> Callable[[Axes], None]:
         claimed = [(_number(check.claimed) or 0.0) / right for check, right in zip(checks, rights, strict=True)]
         seen = [found[check].value / right for check, right in zip(checks, rights, strict=True) if check in found]
         axes.axvline(1.0, color=RIGHT, linewidth=1.2, label="right value")
-        axes.plot(claimed, rows, "x", color=CLAIMED, markersize=8, label="claimed")
+        signs = [_sign(check.claimed) * (1 if right > 0 else -1) for check, right in zip(checks, rights, strict=True)]
+        for sign, marker in MARKERS.items():
+            there = [(at, row) for at, row, one in zip(claimed, rows, signs, strict=True) if one == sign]
+            if there:
+                axes.plot(*zip(*there, strict=True), marker, color=CLAIMED, markersize=8, label=SAID[sign])
         if len(seen) == len(checks):
             axes.plot(seen, rows, "o", color=FOUND, markersize=5, label="found")
         names = [fill(f"{labels[check]} ({check.claimed} claimed, {check.right} right)", 40) for check in checks]
         axes.set_yticks(list(rows), names, fontsize=7)
         axes.set(xlabel="multiple of the right value", ylim=(0.4, len(checks) + 0.6 + 0.12 * len(checks)))
-        values = [*claimed, *seen]
-        if min(values) > 0 and max(max(values), 1 / min(values)) > WIDE:
-            axes.set_xscale("log")
-            axes.set_xlim(min(*values, 1.0) / 1.5, 1.5 * max(*values, 1.0))
-            few_ticks(axes.xaxis)
-        else:
-            axes.set_xlim(min(*values, 0.0), 1.2 * max(*values, 1.0))
+        _limit(axes, [*claimed, *seen])
+        for at, row, sign in zip(claimed, rows, signs, strict=True):
+            if sign:
+                axes.hlines(row, at, axes.get_xlim()[sign > 0], color=CLAIMED, linewidth=1.2)
         axes.legend(fontsize=8, frameon=False, ncols=3, loc="upper center")
 
     return draw
+
+
+def _limit(axes: Axes, values: list[float]) -> None:
+    """The axis of multiples, logarithmic where they are far apart."""
+    if min(values) > 0 and max(max(values), 1 / min(values)) > WIDE:
+        axes.set_xscale("log")
+        axes.set_xlim(min(*values, 1.0) / 1.5, 1.5 * max(*values, 1.0))
+        few_ticks(axes.xaxis)
+    else:
+        axes.set_xlim(min(*values, 0.0), 1.2 * max(*values, 1.0))
+
+
+def _sign(one: Range) -> int:
+    """1 of what is at least a number, -1 of what is at most one, 0 of a number."""
+    return 0 if one.low == one.high else 1 if math.isfinite(one.low) else -1
 
 
 def _number(one: Range) -> float | None:

@@ -39,6 +39,12 @@ def overhead(mtbf_h: float, write_h: float, interval_h: float) -> float:
     return float(overhead_frac(interval_h, write_h, mtbf_h))
 
 
+@decides("solved")
+def excess_of_young(mtbf_h: float, write_h: float) -> float:
+    """Overhead of Young's interval over the least."""
+    return overhead(mtbf_h, write_h, young_h(mtbf_h, write_h)) / best_overhead(mtbf_h, write_h)
+
+
 @decides("priced")
 def first_order(mtbf_h: float, write_h: float, interval_h: float) -> float:
     """Overhead of an interval to first order: the writes, and half an interval lost per failure."""

@@ -154,11 +154,30 @@ def _levels(node: int, nodes: int, inner: PlainLink, outer: PlainLink | None = N
 
 @decides("priced")
 def hierarchical_s(
+    node: int,
+    nodes: int,
+    size_B: float,
+    inner_Bps: float,
+    outer_Bps: float,
+    inner_s: float,
+    outer_s: float,
+    algorithm: str = "hierarchical",
+) -> float:
+    """Seconds of an all-reduce that sums inside nodes first; `outer_Bps`: what one rank has of its node's NICs.
+
+    `algorithm` `ring`: as many rings as a node has ranks, each over an adapter of its own.
+    """
+    levels = _levels(node, nodes, PlainLink(inner_s, inner_Bps), PlainLink(outer_s, outer_Bps))
+    return float(times_on_levels(ALL, levels, size_B, [algorithm])[algorithm])
+
+
+@decides("priced")
+def hierarchy_gain(
     node: int, nodes: int, size_B: float, inner_Bps: float, outer_Bps: float, inner_s: float, outer_s: float
 ) -> float:
-    """Seconds of an all-reduce that sums inside nodes first; `outer_Bps`: what one rank has of its node's NICs."""
-    levels = _levels(node, nodes, PlainLink(inner_s, inner_Bps), PlainLink(outer_s, outer_Bps))
-    return float(times_on_levels(ALL, levels, size_B, ["hierarchical"])["hierarchical"])
+    """Time of rings rotated over all adapters, the strongest flat rival, over that of a hierarchy."""
+    given = (node, nodes, size_B, inner_Bps, outer_Bps, inner_s, outer_s)
+    return hierarchical_s(*given, algorithm="ring") / hierarchical_s(*given)
 
 
 @decides("solved")

@@ -43,12 +43,6 @@ def faster(workers: int, more: int, compute_s: float, exchange_s: float) -> floa
 
 
 @decides("simulated")
-def run_s(steps: int, workers: int, compute_s: float, exchange_s: float) -> float:
-    """Seconds of a run of that many steps."""
-    return steps * _step_s(workers, compute_s, exchange_s)
-
-
-@decides("simulated")
 def slope(workers: int, compute_s: float, exchange_s: float) -> float:
     """Power of the time of a step in the number of workers, between `workers` and one more."""
     one_more = workers + 1
@@ -89,6 +83,20 @@ def waiting(workers: int, law: str, draws: int, seed: int) -> Array:
 def slowest(workers: int, law: str) -> float:
     """Expected time of the slowest of `workers`, by quadrature of the law."""
     return stragglers(workers, parse_law(law), numbers=workers).mean_step_s
+
+
+@decides("solved")
+def waiting_efficiency(workers: int, law: str) -> float:
+    """Mean time of a worker over the expected time of the slowest of `workers`, for a law whose mean is 1."""
+    return 1 / slowest(workers, law)
+
+
+@decides("simulated")
+def synchronous_s(times_s: tuple[float, ...]) -> float:
+    """Seconds of a step of workers that wait for one another, each with its own constant time."""
+    generator = np.random.default_rng(0)
+    _, steps_s = Barrier().steps_s(Constant(1.0), np.array(times_s), 0.0, len(times_s), generator)
+    return float(steps_s.mean())
 
 
 @decides("priced")

@@ -16,9 +16,10 @@ from lockstep.learn.lab.descent.bounded import best_run
 from lockstep.learn.lab.descent.delayed import descend
 from lockstep.learn.lab.descent.updates import asynchronous
 from lockstep.learn.lab.descent.workers import LocalMethod, run_rounds
-from lockstep.learn.lab.laws import best_step, largest_stable_step
+from lockstep.learn.lab.laws import best_step, largest_stable_step, rate
 from lockstep.learn.lab.objectives import digits_perceptron, sharpness
 from lockstep.learn.lab.objectives.logistic import Perceptron
+from lockstep.learn.lab.objectives.quadratic import power_law
 from lockstep.learn.lab.statistics import SignNoise
 from lockstep.simulate.play import parse_law
 
@@ -58,6 +59,36 @@ def best_updates(delay: int, condition: float, target: float) -> float:
     """Updates to a distance of `target` in the slowest direction, with the best constant step for that delay."""
     _, factor = best_step(delay, condition)
     return float(np.log(target) / np.log(factor))
+
+
+@decides("solved")
+def updates_per_age(delay: int, condition: float, target: float) -> float:
+    """Those updates over the ones without delay, divided by 1 + delay."""
+    many, few = (best_updates(one, condition, target) for one in (delay, 0))
+    return many / few / (1 + delay)
+
+
+@decides("solved")
+def critical_growth(noise: float, target: float, axes: int, condition: float) -> float:
+    """Critical batch with `noise` times the gradient noise over that before, on a quadratic with that many axes."""
+    return _critical_batch(noise, target, axes, condition) / _critical_batch(1.0, target, axes, condition)
+
+
+def _critical_batch(noise: float, target: float, axes: int, condition: float) -> float:
+    """The batch that takes twice the fewest steps to a share `target` of the first loss."""
+    problem = power_law(axes, condition, noise)
+    loss = target * float(problem.expected_loss(0.0, 1.0, 1.0))
+    twice, low, high = 2 * problem.fewest_steps(loss, math.inf)[0], 1e-3, 1e9
+    while high > low * (1 + 1e-4):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if problem.fewest_steps(loss, middle)[0] > twice else (low, middle)
+    return low
+
+
+@decides("solved")
+def factor(step: float, delay: int) -> float:
+    """Factor of the distance per update in the long run; `step` times the curvature."""
+    return rate(step, delay)
 
 
 @decides("solved")
