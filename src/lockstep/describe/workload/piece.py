@@ -57,7 +57,10 @@ from lockstep.describe.workload.weight import Weight
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
-MODULES = tuple("core_attn layernorm mla_up_proj mlp moe shared_experts moe_act context out_proj mlp_act op".split())
+MODULES = (
+    *("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts", "moe_act"),
+    *("context", "out_proj", "mlp_act", "op"),
+)
 Recompute: TypeAlias = str | Whole
 """A word of RECOMPUTE, its code, or an array of codes."""
 
