@@ -38,9 +38,9 @@ from lockstep.simulate.parallel.group import collective_s
 SENT_B = 2.0
 """Bytes per parameter: weights are sent in half precision, and cast where engines keep a narrower format."""
 
-UNCOUNTED = 0.85
+UNCOUNTED = 0.82
 """95th percentile of ln(measured / predicted) of 50 steps of NeMo-RL (`check/validation/rl_steps.py`), in sample: they
-took 1.2 to 2.3 times as long as what is priced here, 1.6 times in the median."""
+took 1.1 to 2.3 times as long as what is priced here, 1.5 times in the median."""
 LOAD_Bps = 65e9
 """Bytes of a model that engines load in a second: 59 to 75 GB/s in updates of GLM-4.5-Air, Qwen3-235B, DeepSeek-V3.1
 and Kimi-K2 (212 GB to 1 TB) on 8 to 256 H800 and H20 by broadcasts, whatever the number of nodes, where links alone
