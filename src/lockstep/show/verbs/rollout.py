@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lockstep.describe.workload import Transformer
     from lockstep.price.generation import Engine
 
-DEGREES = ("tp", "pp", "dp", "ep")
 
 PROMPTS = Option("N", "Prompts of a step.")
 GROUP = Option("G", "Answers to each prompt, which share its prefill and its keys and values.", default="1")
@@ -36,8 +35,8 @@ RESPONSE = Option(
 )
 MAX_RESPONSE = Option("N", "Tokens at which an answer stops in any case.", default="none")
 TAIL = Option("FRAC", "The tail begins when at most this share of answers is still running.", default="10%")
-FLAGS = {name: f"--rollout-{name}" for name in DEGREES}
-FLAGS |= {"most_sequences": "--in-flight", "model": "MODEL", "host_s": "--host"}
+DEGREES = {"tp": "--rollout-tp", "pp": "--rollout-pp", "dp": "--attention-dp", "ep": "--rollout-ep"}
+FLAGS = {**DEGREES, "most_sequences": "--in-flight", "model": "MODEL", "host_s": "--host"}
 OF_STEP = ("train", "train_batch", "stack", "split", "staleness", "search")
 """Words that need a trainer."""
 
@@ -104,7 +103,8 @@ def _engine(model: "Transformer", cluster: Cluster, asked: Json) -> "Engine":
     """The engine in words as an object."""
     from lockstep.price.generation import Engine
 
-    given: Json = {name: whole(asked[f"rollout_{name}"], FLAGS[name]) for name in DEGREES if f"rollout_{name}" in asked}
+    words = {degree: flag[2:].replace("-", "_") for degree, flag in DEGREES.items()}
+    given: Json = {degree: whole(asked[word], FLAGS[degree]) for degree, word in words.items() if word in asked}
     given |= {name: asked[name] for name in ("weights_dtype", "experts_dtype", "kv_dtype") if name in asked}
     if "memory_frac" in asked:
         given["memory_frac"] = parse_frac(asked["memory_frac"], "--memory-frac")

@@ -16,7 +16,7 @@ class EngineWords(TypedDict, total=False):
         Quantity | None, Option("N", "Tensor-parallel ranks of an engine.", panel=_ENGINE, default="1")
     ]
     rollout_pp: Annotated[Quantity | None, Option("N", "Pipeline stages of an engine.", panel=_ENGINE, default="1")]
-    rollout_dp: Annotated[
+    attention_dp: Annotated[
         Quantity | None,
         Option(
             "N",
