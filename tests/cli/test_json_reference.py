@@ -76,6 +76,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
             "32",
             "--trainer",
             "zero=1",
+            "--search",
         ),
         (
             "rollout",

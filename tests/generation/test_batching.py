@@ -140,8 +140,11 @@ def test_the_longest_of_a_file_and_of_percentiles(tmp_path: Path) -> None:
     assert isinstance(found.law, Empirical)
     assert found.expected_longest(2) == pytest.approx((10 * 1 + 20 * 3 + 40 * 5) / 9)
     straight = read_lengths("percentiles:p0=100,p100=1100")
-    assert straight.expected_longest(9) == pytest.approx(100 + 1000 * 0.9, rel=1e-4)
-    assert straight.mean == pytest.approx(600)
+    shares = (np.arange(100_000) + 0.5) / 100_000
+    assert straight.expected_longest(9) == pytest.approx(np.mean(100 * 11**shares ** (1 / 9)), rel=1e-4)
+    assert straight.mean == pytest.approx(1000 / np.log(11))
+    level = read_lengths("percentiles:p10=50,p20=50,p80=50")
+    assert level.mean == pytest.approx(50)
 
 
 def test_draws_follow_their_law() -> None:

@@ -27,7 +27,7 @@ def test_parts_add_up_to_the_time_and_the_largest_is_named(found: Rollout) -> No
 
 
 def test_parts_of_experts_and_exchanges_add_up_too() -> None:
-    words = {**WORDS, "rollout_tp": 2, "rollout_dp": 2, "rollout_ep": 4}
+    words = {**WORDS, "rollout_tp": 2, "attention_dp": 2, "rollout_ep": 4}
     several = lockstep.rollout("qwen3-30b-a3b", "dgx-h100:1", **words)
     assert sum(several.breakdown_s.values()) == pytest.approx(several.time_s, rel=1e-9)
     assert {"experts", "exchange"} <= {*several.breakdown_s}

@@ -1,6 +1,6 @@
 """Published steps of reinforcement learning beside what a step answers, on a sample of the rows.
 
-They took 1.4 times as long in the median, as what software does between phases is not counted, which no row shows; so
+They took 1.5 times as long in the median, as what software does between phases is not counted, which no row shows; so
 a step is held to being no more than MOST_LONGER of the published one, and no less than LEAST in the median.
 """
 

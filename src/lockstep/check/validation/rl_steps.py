@@ -4,7 +4,8 @@ NeMo-RL trains by Megatron Core (stack nemo-25, ZeRO 1, micro-batch 1, experts n
 What rows do not say is as at first sight (`first_sight.toml`): engines take 0.6 of the memory where both share devices,
 else 0.9; answers are lognormal with a coefficient of variation of 1, cut at the longest sequence that is trained, so
 that the mean is the printed one; 100 tokens of a prompt; groups of 16. The first sight had generation and updates
-alone; here the whole step is that of `rl_step`.
+alone; here the whole step is that of `rl_step`, and engines before release 0.6 (vLLM without asynchronous scheduling)
+have the host's time that `served.py` found in such ones.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from functools import cache
 from statistics import NormalDist
 
 from lockstep.base.errors import BadInput
+from lockstep.check.validation.served import SERVER_HOST_S
 from lockstep.decide.planner.estimate import estimate
 from lockstep.decide.planner.rl_step import RlStep, rl_step
 from lockstep.decide.planner.rollout import rollout
 from lockstep.describe.hardware import cluster
 from lockstep.describe.workload import Transformer, model
-from lockstep.price.generation import Engine, Lengths
+from lockstep.price.generation import HOST_S, Engine, Lengths
 from lockstep.price.layout import Job, Layout, Recipe, check
 from lockstep.simulate.play.law import LogNormal
 
@@ -75,6 +77,7 @@ def _published(row: dict[str, str]) -> Published:
         pp=int(row["gen_pp"]),
         weights_dtype="fp8" if row["precision"] == "fp8" else "bf16",
         memory_frac=SHARED_FRAC if colocated else OWN_FRAC,
+        host_s=HOST_S if row["release"] == "v0.6" else SERVER_HOST_S,
     )
     lengths = _lengths(float(row["avg_seq_generated"]), int(row["max_seq_train"]) - PROMPT)
     generated = rollout(engine, int(row["rollout_batch"]) // GROUP, GROUP, PROMPT, lengths)

@@ -38,9 +38,9 @@ from lockstep.simulate.parallel.group import collective_s
 SENT_B = 2.0
 """Bytes per parameter: weights are sent in half precision, and cast where engines keep a narrower format."""
 
-UNCOUNTED = 0.85
+UNCOUNTED = 0.82
 """95th percentile of ln(measured / predicted) of 50 steps of NeMo-RL (`check/validation/rl_steps.py`), in sample: they
-took 1.2 to 2.3 times as long as what is priced here, 1.6 times in the median."""
+took 1.1 to 2.3 times as long as what is priced here, 1.5 times in the median."""
 LOAD_Bps = 65e9
 """Bytes of a model that engines load in a second: 59 to 75 GB/s in updates of GLM-4.5-Air, Qwen3-235B, DeepSeek-V3.1
 and Kimi-K2 (212 GB to 1 TB) on 8 to 256 H800 and H20 by broadcasts, whatever the number of nodes, where links alone
@@ -131,13 +131,10 @@ def rl_step(generation: Rollout, trainer: Estimate, whole: Cluster, staleness: i
     The trainer's batch is that of an update. Raises BadInput where the answers are not whole batches, and where a
     colocated step is to be stale.
     """
-    batch, samples = trainer.job.step_units // trainer.job.sequence_units, generation.answers
-    if samples % batch:
-        raise BadInput(f"{batch} sequences of an update do not divide the {samples:,} answers", "--train-batch")
+    updates, samples = _updates(generation, trainer), generation.answers
     colocated = generation.devices == trainer.cluster.num_devices == whole.num_devices
     if colocated and staleness:
         raise BadInput("devices that generate and train in turn work in step; give --split too", "--staleness")
-    updates = samples // batch
     generate_s = ahead_s(generation, staleness) if staleness else generation.time_s
     tokens = generation.tokens + samples * generation.prompt_tokens
     return RlStep(
@@ -147,13 +144,27 @@ def rl_step(generation: Rollout, trainer: Estimate, whole: Cluster, staleness: i
         staleness=staleness,
         generate_s=generate_s,
         generate_interval=interval_of(generate_s),
-        train_s=updates * trainer.step_time_s,
+        train_s=updates_s(generation, trainer),
         weights_s=_weights_s(trainer, whole),
         offload_s=_offload_s(trainer) if colocated else 0.0,
         samples=samples,
         tokens=tokens,
         phases=_phases(generation, trainer, (generate_s, updates), colocated, whole),
     )
+
+
+def _updates(generation: Rollout, trainer: Estimate) -> int:
+    """Updates of a step. Raises BadInput where answers are not whole ones."""
+    batch = trainer.job.step_units // trainer.job.sequence_units
+    if generation.answers % batch:
+        told = f"{batch} sequences of an update do not divide the {generation.answers:,} answers"
+        raise BadInput(told, "--train-batch")
+    return generation.answers // batch
+
+
+def updates_s(generation: Rollout, trainer: Estimate) -> float:
+    """Seconds of all updates of a step. Raises BadInput."""
+    return _updates(generation, trainer) * trainer.step_time_s
 
 
 def _weights_s(trainer: Estimate, whole: Cluster) -> float:

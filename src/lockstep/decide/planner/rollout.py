@@ -23,6 +23,7 @@ from lockstep.decide.planner.interval import Interval
 from lockstep.price.generation import Answered, Engine, Lengths, Passes, Pool, pool_of, simulate_answers
 
 if TYPE_CHECKING:
+    from lockstep.decide.planner.rl_search import Choice
     from lockstep.decide.planner.rl_step import RlStep
 
 MOST_ANSWERS = 1_000_000
@@ -73,6 +74,8 @@ class Rollout(Shown):
     assumptions: tuple[str, ...]
     step: RlStep | None = None
     """The whole step that it is part of, where a trainer is given."""
+    choices: tuple[Choice, ...] = ()
+    """Of a search, the splits and engines that were simulated, the best first."""
 
     @property
     def answers(self) -> int:
@@ -118,7 +121,8 @@ class Rollout(Shown):
         }
         pool = {**self.pool.to_dict(), "held_sequences": self.held, "memory_B": self.engine.cluster.device.memory_B}
         own = "time_s tokens tokens_per_s token_s prefill_s breakdown_s bound_by tail_frac tail_s idle_frac interval "
-        own += "engines devices prompts group answers prompt_tokens most_in_flight preempted moments assumptions step"
+        own += "engines devices prompts group answers prompt_tokens most_in_flight preempted moments assumptions step "
+        own += "choices"
         return {
             **picked(self, own),
             "tokens_per_s_per_device": self.tokens_per_s / self.devices,

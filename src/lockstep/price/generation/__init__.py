@@ -2,6 +2,7 @@
 
 from lockstep.price.generation.batching import Answered as Answered
 from lockstep.price.generation.batching import simulate_answers as simulate_answers
+from lockstep.price.generation.engine import HOST_S as HOST_S
 from lockstep.price.generation.engine import KV_FORMATS as KV_FORMATS
 from lockstep.price.generation.engine import WEIGHT_FORMATS as WEIGHT_FORMATS
 from lockstep.price.generation.engine import Engine as Engine

@@ -2,7 +2,7 @@
 
     2k                                     all alike
     lognormal:mean=1k,cv=1                 and the other laws of `simulate/play/law_text.py`, with counts for times
-    percentiles:p10=500,p50=1k,p90=4k      straight between the points, and level below the first and above the last
+    percentiles:p10=500,p50=1k,p90=4k      logarithms straight between the points, level below and above
     answers.txt                            a number of tokens a line, drawn with replacement
 
 The longest of n answers that stop at c tokens: E min(max, c), the integral of min(q(u^(1/n)), c) over u from 0 to 1, q
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -37,27 +38,39 @@ COUNTED = re.compile(r"(?<==)\s*[\d.]+[kKmM]\s*(?=,|$)")
 
 @dataclass(frozen=True, slots=True)
 class Percentiles(Law):
-    """Straight between given quantiles."""
+    """Logarithms of lengths straight between given quantiles.
+
+    So the mean of 33 published distributions of answers is met within 2 % in the median, and the longest of 16 and of
+    512 within 7 and 1 % (ml-energy/leaderboard@0cd52da: 10th, 50th, 90th, 99th percentile and the longest); lengths
+    straight between them, which were tried first, made the mean 12 % too long.
+    """
 
     shares: tuple[float, ...]
     values: tuple[float, ...]
 
     @property
     def mean_s(self) -> float:
-        at = np.array([0.0, *self.shares, 1.0])
         ends = np.array([self.values[0], *self.values, self.values[-1]])
-        return float(np.sum((ends[1:] + ends[:-1]) / 2 * np.diff(at)))
+        ratios = np.log(ends[1:] / ends[:-1])
+        level = ratios == 0
+        means = np.where(level, ends[:-1], np.diff(ends) / np.where(level, 1.0, ratios))
+        return float(np.sum(means * np.diff([0.0, *self.shares, 1.0])))
 
     def quantile_s(self, fraction: float) -> float:
-        return float(np.interp(fraction, self.shares, self.values))
+        return float(self._at(fraction))
 
     def draw(self, generator: np.random.Generator, number: int) -> Array:
-        return np.interp(generator.random(number), self.shares, self.values)
+        return self._at(generator.random(number))
 
     def expected_order_s(self, k: int, n: int) -> float:
         if k != n:
             raise NotImplementedError("only the largest is known")
-        return float(np.mean([self.quantile_s(one) for one in _points() ** (1 / n)]))
+        return float(np.mean(self._at(_points() ** (1 / n))))
+
+    def _at(self, fractions: Array | float) -> Array:
+        """Lengths below which these shares lie."""
+        found: Array = np.exp(np.interp(fractions, self.shares, np.log(self.values)))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +99,14 @@ class Lengths:
         """Expected tokens of the longest of so many answers."""
         if self.most >= LONGEST:
             return self.law.mean_s if number == 1 else self.law.expected_max_s(number)
-        found = [self.law.quantile_s(float(one)) for one in _points() ** (1 / number)]
-        return float(np.mean(np.minimum(found, self.most)))
+        return _longest(self.law, self.most, number)
+
+
+@lru_cache(maxsize=256)
+def _longest(law: Law, most: int, number: int) -> float:
+    """Expected longest of so many that stop at `most` tokens."""
+    found = [law.quantile_s(float(one)) for one in _points() ** (1 / number)]
+    return float(np.mean(np.minimum(found, most)))
 
 
 def _points() -> Array:

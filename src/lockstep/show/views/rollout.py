@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
+    from lockstep.decide.planner.rl_search import Choice
     from lockstep.decide.planner.rl_step import RlStep
     from lockstep.decide.planner.rollout import Rollout
 
 _PHASES = [("", "left"), ("time", "right"), ("memory", "right"), ("", "text")]
+_CHOICES = [("generate", "right"), ("train", "right"), ("engine tp", "right"), ("step", "right")]
+_CHOICES += [("generation", "right"), ("training", "right"), ("", "left")]
+SHOWN = 8
 _PAIRS = [("", "left"), ("", "text")]
 
 
@@ -35,7 +39,11 @@ def render(found: Rollout, out: Console) -> None:
     if found.step is not None:
         heading(out, "Step", "on each device, phase by phase")
         indented(out, table(_PHASES, _phases(found.step)))
-    heading(out, "Time", "of the engine that ends last")
+    if found.choices:
+        heading(out, "Choices", "the fastest step that fits first")
+        indented(out, table(_CHOICES, (_choice(one) for one in found.choices[:SHOWN])))
+    stale = found.step is not None and found.step.staleness > 0
+    heading(out, "Time", f"{'of the answers of one step alone, ' * stale}of the engine that ends last")
     rows: list[list[str | Text]] = [
         [part, format_time(seconds), format_frac(seconds / found.time_s), bar(seconds / found.time_s)]
         for part, seconds in sorted(found.breakdown_s.items(), key=lambda one: -one[1])
@@ -46,6 +54,14 @@ def render(found: Rollout, out: Console) -> None:
     heading(out, "Memory", "of one device")
     indented(out, table([("", "left"), ("", "right")], _memory(found)))
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
+
+
+def _choice(one: Choice) -> list[str | Text]:
+    """A split and an engine."""
+    how = "in turn" if one.colocated else str(one.training)
+    told = "" if one.fits else "does not fit"
+    times = (format_time(seconds) for seconds in (one.step_time_s, one.generate_s, one.train_s))
+    return [str(one.generating), how, str(one.tp), *times, Text(told, style="red")]
 
 
 def _fits(found: Rollout) -> bool:
