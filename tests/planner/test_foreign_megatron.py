@@ -198,10 +198,10 @@ def test_deepspeed_experts_are_not_read_as_megatron_experts(tmp_path: Path) -> N
 
 def test_an_unknown_recompute_module_is_reported_and_not_refused(tmp_path: Path) -> None:
     text = f"{LAYOUT}{SHAPE} --recompute-granularity selective --recompute-modules "
-    found = estimated(tmp_path, text + "layernorm moe\n")
+    found = estimated(tmp_path, text + "layernorm gdn_norm_out\n")
     assert (found.job.recipe.recompute_modules, found.layout.recompute) == (("layernorm",), "selective")
     assert classes(found)["recompute-modules"] == "unknown"
-    assert estimated(tmp_path, text + "moe\n").layout.recompute == "none"
+    assert estimated(tmp_path, text + "gdn_norm_out\n").layout.recompute == "none"
 
 
 def test_unset_shape_variables_are_allowed_beside_a_model(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ def test_pipeline_settings_of_megatron_core_are_distinguished_from_kernel_settin
     core = "actor_rollout_ref.actor.megatron.override_transformer_config."
     found = read(f"python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=a +{core}moe_grouped_gemm=True "
                  f"+{core}account_for_loss_in_pipeline_split=True +{core}recompute_granularity=selective "
-                 f"+{core}recompute_modules=[moe]\n", model("llama3-70b"))  # fmt: skip
+                 f"+{core}recompute_modules=[gdn_norm_out]\n", model("llama3-70b"))  # fmt: skip
     known = rows(found)
     assert known[f"{core}moe_grouped_gemm"][0] == "harmless"
     assert "last stage" in known[f"{core}account_for_loss_in_pipeline_split"][1]

@@ -48,7 +48,12 @@ def _rows(file: str) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Prints the three ratios."""
     for what, found in (("fine-tunes", fine_tunes()), ("Megatron", megatron()), ("segments", with_segments())):
         low, middle, high = np.min(found), np.median(found), np.max(found)
         print(f"{what:12s} {len(found):4d} rows   median {middle:.3f}   {low:.2f} to {high:.2f}")
+
+
+if __name__ == "__main__":
+    main()
