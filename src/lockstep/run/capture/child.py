@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import random
+import re
 import runpy
 import shutil
 import sys
@@ -162,7 +163,7 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     left = [names[id(one)] for one in there if own and one.grad is not None and id(one) not in updated]
     return {
         "without_update": left,
-        "untimed": ON_HOST if away else "",
+        "untimed": ON_HOST if away else _foreign(record) if record.foreign else "",
         "parameters": sum(_whole(one) for one in there),
         "trained_parameters": sum(map(_whole, trained)),
     }
@@ -177,6 +178,10 @@ def _flat(modules: list[torch.nn.Module], seen: dict[int, torch.Tensor]) -> dict
 
 
 ON_HOST = "parameters are updated on the host, and how long that takes is not known"
+
+
+def _foreign(record: Record) -> str:
+    return f"{', '.join(record.foreign)}: no operations of PyTorch, whose time and FLOPs are not known"
 
 
 def _whole(one: torch.Tensor) -> int:
@@ -282,15 +287,30 @@ def _refusal(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Refused):
         return {"error": str(error)}
     if isinstance(error, DynamicOutputShapeException):
-        return {"error": f"{error.func} at {_line(error)} gives a tensor whose size depends on its values; {REMEDY}"}
+        where = _line(error)
+        said = f"{error.func} at {where} gives a tensor whose size depends on its values; {REMEDY} {where}=NUMBER"
+        return {"error": said}
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
-    said = f"{type(error).__name__}: {said}"
+    said = f"{type(error).__name__}: {said}{_instead(error)}"
     return {"error": f"{said} at {_line(error)}", "trace": "".join(traceback.format_exception(error))}
 
 
 CELLS = "recurrent layers: captured cell by cell, which cuDNN computes at once: it takes less time than is said"
-REMEDY = "write it with a fixed size, such as torch.where, or leave it out of the step"
+REMEDY = "write it with a fixed size, such as torch.where, or say how many rows it has with --answer"
+STAGE = "PipeliningMetadataError", ". No other rank is there to say it: give PipelineStage(input_args=..., output_args=...)"
+KERNELS = frozenset(
+    """triton flash_attn flash_attn_interface transformer_engine bitsandbytes apex xformers mamba_ssm causal_conv1d
+    liger_kernel grouped_gemm sageattention fla""".split()
+)
+"""Libraries whose kernels run on a GPU alone."""
+
+
+def _instead(error: BaseException) -> str:
+    """What helps against an error of PyTorch or Python."""
+    if isinstance(error, ImportError) and any(one in KERNELS for one in re.findall(r"\w+", f"{error.name} {error}")):
+        return ". Its kernels need a GPU: use PyTorch's own operations"
+    return STAGE[1] if type(error).__name__ == STAGE[0] else ""
 
 
 def _line(error: BaseException) -> str:

@@ -114,16 +114,21 @@ def _on_our_backend(old: Callable[..., Any]) -> Callable[..., Any]:
 def _objects() -> None:
     """Every rank has the object that this one has."""
 
-    def gathered(objects: list[Any], one: Any, *args: Any, **words: Any) -> None:
-        objects[:] = [one] * len(objects)
+    def gathered(object_list: list[Any], obj: Any, *args: Any, **words: Any) -> None:
+        object_list[:] = [obj] * len(object_list)
 
-    def gathered_at(one: Any, objects: list[Any] | None = None, *args: Any, **words: Any) -> None:
-        if objects is not None:
-            objects[:] = [one] * len(objects)
+    def gathered_at(obj: Any, object_gather_list: list[Any] | None = None, *args: Any, **words: Any) -> None:
+        if object_gather_list is not None:
+            object_gather_list[:] = [obj] * len(object_gather_list)
 
-    def scattered(out: list[Any], objects: list[Any] | None = None, *args: Any, **words: Any) -> None:
-        if objects:
-            out[0] = objects[0]
+    def scattered(
+        scatter_object_output_list: list[Any],
+        scatter_object_input_list: list[Any] | None = None,
+        *args: Any,
+        **words: Any,
+    ) -> None:
+        if scatter_object_input_list:
+            scatter_object_output_list[0] = scatter_object_input_list[0]
 
     _replace("all_gather_object", gathered)
     _replace("gather_object", gathered_at)
