@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
 from lockstep.run.capture.cuda import SEEN, Generator, answer, index
-from lockstep.run.capture.kernels import aligned, kernels, rms_norm
+from lockstep.run.capture.kernels import ctc_loss, kernels, rms_norm
 from lockstep.run.capture.moving import count_none, set_data, swapping
 from lockstep.run.capture.real import Real, is_without, listed, loading, really, with_values
 from lockstep.run.capture.values import no_told_size
@@ -65,7 +65,7 @@ class Pretence(TorchFunctionMode):
             torch.nn.functional.scaled_dot_product_attention: attention,
             torch.nn.functional.rms_norm: rms_norm,
             torch.rms_norm: rms_norm,
-            **{one: aligned(one) for one in (torch.ctc_loss, torch.nn.functional.ctc_loss)},
+            torch.nn.functional.ctc_loss: ctc_loss,
             torch.Tensor.is_cuda.__get__: lambda one: one.device.type == SEEN,  # type: ignore[attr-defined]
             torch.Tensor.to: _moved,
             torch.Tensor.cuda: lambda one, device=None, **words: one.to(_card(device), **words),
@@ -192,6 +192,8 @@ class _Depth:
     """How deep PyTorch's own code is below the program's."""
 
     inner = 0
+    failed: BaseException | None = None
+    """What an operation raised last, which the engine of the backward pass may lose."""
 
 
 def _outside(one: FakeTensor) -> torch.device:
@@ -241,6 +243,9 @@ def _counted(owner: Any, name: str) -> None:
         _Depth.inner += 1
         try:
             return old(*args, **words)
+        except Exception as error:
+            _Depth.failed = error
+            raise
         finally:
             _Depth.inner -= 1
 
@@ -285,7 +290,10 @@ def _engine(pretence: Pretence) -> None:
 
     def run(*args: Any, **words: Any) -> Any:
         with pretence, torch.autograd.set_multithreading_enabled(False):
-            return old(*args, **words)
+            try:
+                return old(*args, **words)
+            except SystemError as error:
+                raise _Depth.failed or error from None
 
     graph._engine_run_backward = run
     torch.autograd._engine_run_backward = run

@@ -7,7 +7,6 @@ aten/src/ATen/native/layer_norm.cpp (rms_norm_symint).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -93,14 +92,22 @@ def of_lengths(function: Any, args: Any) -> Any:
 
 
 FUSED = [f"{name}{ending}" for name in ("_fused_sgd_", "_fused_adagrad_") for ending in ("", ".tensor_lr")]
-def aligned(loss: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A loss of aligned texts, whose lengths are numbers as they are on real devices."""
-
-    def run(log_probs: torch.Tensor, targets: torch.Tensor, *lengths: Any, **words: Any) -> torch.Tensor:
-        words = {name: _numbers(one) if "lengths" in name else one for name, one in words.items()}
-        return loss(log_probs, targets, *map(_numbers, lengths), **words)
-
-    return run
+def ctc_loss(
+    log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    reduction: str = "mean", zero_infinity: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """A loss of aligned texts, by the operation that a GPU has for lengths that are numbers."""
+    steps, lengths = _numbers(input_lengths), _numbers(target_lengths)
+    if log_probs.device.type == "cpu" or isinstance(lengths, torch.Tensor):
+        return torch.nn.functional.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity
+        )
+    found: torch.Tensor = torch.ops.aten._ctc_loss(log_probs, targets, steps, lengths, blank, zero_infinity)[0]
+    if zero_infinity:
+        found = torch.where(found == torch.inf, 0.0, found)
+    if reduction == "mean":
+        return (found / torch.tensor(lengths, device="cpu").clamp_min(1).to(found)).mean()
+    return found.sum() if reduction == "sum" else found
 
 
 def _numbers(one: Any) -> Any:

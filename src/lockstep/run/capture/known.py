@@ -7,7 +7,7 @@ packed sequences begin.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -204,6 +204,12 @@ def indexed(function: Any, args: Any, rows: Callable[[], int | None]) -> Any:
     indices: list[Any] = []
     for one in args[1]:
         mask = isinstance(one, torch.Tensor) and one.dtype == torch.bool
-        found = sized(torch.ops.aten.nonzero.default, (one,), {}, rows) if mask else None
+        found = sized(torch.ops.aten.nonzero.default, (one,), {}, partial(_rows, one, rows)) if mask else None
         indices += [one] if found is None else found.unbind(1)
     return (args[0], indices, *args[2:])
+
+
+def _rows(mask: Any, rows: Callable[[], int | None]) -> int | None:
+    """Of a mask, as was said where it was used first, as the backward pass has no line that says it."""
+    mask.rows = getattr(mask, "rows", None) or rows()
+    return mask.rows  # type: ignore[no-any-return]
