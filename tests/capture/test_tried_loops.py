@@ -327,3 +327,23 @@ Schedule1F1B(PipelineStage(net, 0, 4, torch.device("cuda")), 4, torch.nn.functio
 """
     with pytest.raises(BadInput, match=r"give PipelineStage\(input_args=.*, output_args=.* at train.py:\d+"):
         capture(BEGIN + made, ranks=RANKS)
+
+
+TURNS = """
+other = torch.nn.Linear(64, 64, bias=False).cuda()
+frozen = torch.nn.Linear(64, 64, bias=False).cuda().requires_grad_(False)
+critic = torch.optim.SGD([*other.parameters(), *frozen.parameters()], lr=0.1)
+def loss():
+    other.requires_grad_(True)
+    other(frozen(net(x()).detach())).mean().backward()
+    critic.step()
+    critic.zero_grad()
+    other.requires_grad_(False)
+    return other(net(x())).mean()
+"""
+
+
+def test_parameters_that_are_frozen_for_a_while_are_trained(capture: Capture) -> None:
+    """As a critic is, while what it judges is updated; what always is so is not."""
+    found = capture(BEGIN + TURNS + STEP).program
+    assert (found["parameters"], found["trained_parameters"]) == (3 * WIDTH * WIDTH, 2 * WIDTH * WIDTH)

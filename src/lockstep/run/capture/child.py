@@ -63,6 +63,8 @@ class Steps:
         self.done: Callable[[], None] = lambda: None
         self.updated: dict[int, torch.Tensor] = {}
         """Parameters of all optimizers."""
+        self.learns: set[int] = set()
+        """Those of them that had gradients where an optimizer looked, as others may be frozen for a while."""
 
     def begins(self, optimizer: Any, args: Any, words: Any) -> Any:
         """Before an update: its gradients are there, or its closure makes them. Raises Refused for LBFGS."""
@@ -89,6 +91,7 @@ class Steps:
             self.record.name(one, STATES)  # Those of modules are named so at the end.
             self.record.name(one.grad, GRADIENTS)
             self.updated[id(one)] = one
+            self.learns |= {id(one)} if one.requires_grad else set()
 
     def ends(self, optimizer: Any, *args: Any) -> None:
         """After an update. Raises Finished when a whole step is known."""
@@ -139,7 +142,7 @@ def _parameters(optimizer: Any) -> list[torch.Tensor]:
     return [one for group in optimizer.param_groups for one in group["params"]]
 
 
-def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, Any]:
+def name_modules(record: Record, updated: dict[int, torch.Tensor], learns: set[int]) -> dict[str, Any]:
     """Says which tensors are parameters and buffers of modules; how many parameters there are, and trained ones.
 
     Those count that are on the card or that an optimizer updates.
@@ -159,7 +162,7 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)]
     there += [one for one in away if id(one) in seen]
     own = all(one in seen for one in updated)  # Else what is updated are copies of parameters, as with ZeRO.
-    trained = [one for one in there if one.requires_grad and (id(one) in updated or not own)]
+    trained = [one for one in there if (id(one) in learns if own else one.requires_grad)]
     left = [names[id(one)] for one in there if own and one.grad is not None and id(one) not in updated]
     return {
         "without_update": left,
@@ -262,7 +265,7 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     data_is_real()
 
     def done() -> None:
-        counts, said = name_modules(record, steps.updated), [*notes]
+        counts, said = name_modules(record, steps.updated, steps.learns), [*notes]
         if left := counts.pop("without_update"):
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             said.append(f"gradients that no optimizer uses: {left[0]}{more}")

@@ -32,7 +32,8 @@ def prepare(notes: list[str]) -> None:
     def replaced(module: ModuleType) -> None:
         vars(module).update(save=instead(lambda: None), async_save=instead(_done))
 
-    FullyShardedDataParallel.optim_state_dict = staticmethod(instead(dict))  # type: ignore[method-assign]
+    for name in ("optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict"):
+        setattr(FullyShardedDataParallel, name, staticmethod(instead(dict)))
     sys.meta_path.insert(0, After(SAVER, replaced))
     for name in (SAVER, "torch.distributed.checkpoint"):
         if name in sys.modules:
