@@ -40,12 +40,18 @@ def own_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def capture(tmp_path: Path) -> Callable[..., Captured]:
     """Captures a program, as a rank of several where `ranks` says so."""
 
-    def run(program: str, *words: str, ranks: int | None = None, answer: Sequence[str] = ()) -> Captured:
+    def run(program: str, *words: str, ranks: int | None = None, rank: int = 0, answer: Sequence[str] = ()) -> Captured:
         script = tmp_path / "train.py"
         script.write_text(program)
         cluster = "h100-sxm:1" if ranks is None else f"dgx-h100:{ranks}"
         return lockstep.capture(
-            str(script), *words, cluster=cluster, ranks=ranks, answer=list(answer), out=tmp_path / "step.capture"
+            str(script),
+            *words,
+            cluster=cluster,
+            ranks=ranks,
+            rank=rank,
+            answer=list(answer),
+            out=tmp_path / "step.capture",
         ).captured
 
     return run

@@ -319,14 +319,33 @@ def test_attention_of_a_ring_does_its_part_of_a_causal_mask(capture: Capture) ->
     assert attention == whole * (1 + 3 / 2)
 
 
-def test_stages_that_other_ranks_would_describe_are_refused_with_what_to_give(capture: Capture) -> None:
-    made = """
+STAGED = """
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 torch.distributed.init_process_group("nccl")
-Schedule1F1B(PipelineStage(net, 0, 4, torch.device("cuda")), 4, torch.nn.functional.mse_loss).step(x())
+part = torch.randn(2, 64, device="cuda", requires_grad="needed" in sys.argv)
+ends = part.detach().requires_grad_(sys.argv[1] != "shapes")
+given = {} if sys.argv[1] == "nothing" else {"input_args": part, "output_args": ends}
+rank = torch.distributed.get_rank()
+stage = PipelineStage(net, rank, 4, torch.device("cuda"), **given)
+schedule = Schedule1F1B(stage, 4, torch.nn.functional.mse_loss)
+def loss():
+    schedule.step(*([] if rank else [x()]))
+    return types.SimpleNamespace(backward=lambda: None)
 """
+
+
+@pytest.mark.parametrize("given", ["nothing", "shapes"])
+def test_stages_that_other_ranks_would_describe_are_refused_with_what_to_give(capture: Capture, given: str) -> None:
     with pytest.raises(BadInput, match=r"give PipelineStage\(input_args=.*, output_args=.* at train.py:\d+"):
-        capture(BEGIN + made, ranks=RANKS)
+        capture(BEGIN + "import types\n" + STAGED + STEP, given, ranks=RANKS)
+
+
+def test_stages_that_are_described_are_captured(capture: Capture) -> None:
+    """The second of four sends activations on and gradients back, and needs those of what it was sent."""
+    first = capture(BEGIN + "import types\n" + STAGED + STEP, "all", ranks=RANKS)
+    assert (first.flops, sent_B(first)) == (BOTH, {"send": 4 * ROWS * WIDTH, "recv": 4 * ROWS * WIDTH})
+    second = capture(BEGIN + "import types\n" + STAGED + STEP, "needed", ranks=RANKS, rank=1)
+    assert (second.flops, sent_B(second)) == (3 * PRODUCT, {"send": 8 * ROWS * WIDTH, "recv": 8 * ROWS * WIDTH})
 
 
 TURNS = """

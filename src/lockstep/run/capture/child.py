@@ -301,11 +301,16 @@ def _refusal(error: BaseException) -> dict[str, Any]:
 
 CELLS = "recurrent layers: captured cell by cell, which cuDNN computes at once: it takes less time than is said"
 REMEDY = "write it with a fixed size, such as torch.where, or say how many rows it has with --answer"
-STAGE = "PipeliningMetadataError", ". No other rank is there to say it: give PipelineStage(input_args=..., output_args=...)"
-KERNELS = frozenset(
-    """triton flash_attn flash_attn_interface transformer_engine bitsandbytes apex xformers mamba_ssm causal_conv1d
-    liger_kernel grouped_gemm sageattention fla""".split()
+STAGES = "PipeliningMetadataError", "Failed to run stage backward"
+STAGE = (
+    ". No other rank is there to say what it sends: give PipelineStage(input_args=..., output_args=...), and to tensors "
+    "that get gradients requires_grad"
 )
+_KERNELS = """
+triton flash_attn flash_attn_interface transformer_engine bitsandbytes apex xformers mamba_ssm causal_conv1d
+liger_kernel grouped_gemm sageattention fla
+"""
+KERNELS = frozenset(_KERNELS.split())
 """Libraries whose kernels run on a GPU alone."""
 
 
@@ -313,7 +318,7 @@ def _instead(error: BaseException) -> str:
     """What helps against an error of PyTorch or Python."""
     if isinstance(error, ImportError) and any(one in KERNELS for one in re.findall(r"\w+", f"{error.name} {error}")):
         return ". Its kernels need a GPU: use PyTorch's own operations"
-    return STAGE[1] if type(error).__name__ == STAGE[0] else ""
+    return STAGE if any(one in f"{type(error).__name__} {error}" for one in STAGES) else ""
 
 
 def _line(error: BaseException) -> str:

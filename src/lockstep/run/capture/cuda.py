@@ -93,7 +93,9 @@ class Statistics(dict[str, int]):
 
     def __init__(self, now_B: int, most_B: int) -> None:
         kinds = [f"{what}_bytes.all" for what in ("active", "allocated", "requested", "reserved")]
-        super().__init__({f"{one}.{when}": size for one in kinds for when, size in (("current", now_B), ("peak", most_B))})
+        super().__init__(
+            {f"{one}.{when}": size for one in kinds for when, size in (("current", now_B), ("peak", most_B))}
+        )
 
     def __missing__(self, name: str) -> int:
         return 0

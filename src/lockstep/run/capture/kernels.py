@@ -92,6 +92,8 @@ def of_lengths(function: Any, args: Any) -> Any:
 
 
 FUSED = [f"{name}{ending}" for name in ("_fused_sgd_", "_fused_adagrad_") for ending in ("", ".tensor_lr")]
+
+
 def ctc_loss(
     log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,

@@ -16,7 +16,7 @@ from torch.distributed import device_mesh, distributed_c10d
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor, _dispatch, _op_schema
 
-from lockstep.run.capture.cuda import index
+from lockstep.run.capture.cuda import SEEN, index
 from lockstep.run.capture.groups import CapturedGroup
 from lockstep.run.capture.real import really
 
@@ -33,6 +33,7 @@ def prepare(notes: list[str]) -> None:
     _replace("init_process_group", _begun(distributed_c10d.init_process_group))
     _replace("new_group", _on_our_backend(distributed_c10d.new_group))
     _replace("get_backend", _backend)
+    _replace("_get_pg_default_device", lambda group=None: torch.device(SEEN))
     _replace("init_device_mesh", really(device_mesh.init_device_mesh))
     torch.multiprocessing.spawn = _spawned  # type: ignore[assignment]
     _objects()
