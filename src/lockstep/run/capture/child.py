@@ -11,19 +11,17 @@ import gc
 import json
 import os
 import random
-import re
 import runpy
 import shutil
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -35,18 +33,15 @@ from lockstep.run.capture.groups import CapturedGroup
 from lockstep.run.capture.libraries import prepare
 from lockstep.run.capture.real import data_is_real
 from lockstep.run.capture.record import BUFFERS, GRADIENTS, PARAMETERS, STATES, Record, local
+from lockstep.run.capture.refusals import Refused, refusal
 from lockstep.run.capture.start import UPDATED, UPDATES
 from lockstep.run.capture.streams import Order
-from lockstep.run.capture.values import Values, is_program, place
+from lockstep.run.capture.values import Values
 from lockstep.run.capture.written import write
 
 
 class Finished(BaseException):
     """The step is known; the program need not go on."""
-
-
-class Refused(Exception):
-    """The program does what cannot be captured."""
 
 
 class Steps:
@@ -225,6 +220,7 @@ def _phases(record: Record, steps: Steps) -> None:
     torch.autograd._engine_run_backward = backward
 
 
+CELLS = "recurrent layers: captured cell by cell, which cuDNN computes at once: it takes less time than is said"
 UNSAVED = "torch.save: nothing is written, as there are no values"
 KEPT = "record_stream: bytes that a stream keeps after their tensor is gone are not counted"
 
@@ -281,51 +277,8 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
             pretence.modes = record.shapes, record
             _run(question, steps)
     except BaseException as error:  # SystemExit too: a program may end itself.
-        return {} if steps.known else _refusal(error)
+        return {} if steps.known else refusal(error)
     raise AssertionError("a program ends with an error")
-
-
-def _refusal(error: BaseException) -> dict[str, Any]:
-    """Why there is no step."""
-    if isinstance(error, Refused):
-        return {"error": str(error)}
-    if isinstance(error, DynamicOutputShapeException):
-        where = _line(error)
-        said = f"{error.func} at {where} gives a tensor whose size depends on its values; {REMEDY} {where}=NUMBER"
-        return {"error": said}
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
-    said = f"{type(error).__name__}: {said}{_instead(error)}"
-    return {"error": f"{said} at {_line(error)}", "trace": "".join(traceback.format_exception(error))}
-
-
-CELLS = "recurrent layers: captured cell by cell, which cuDNN computes at once: it takes less time than is said"
-REMEDY = "write it with a fixed size, such as torch.where, or say how many rows it has with --answer"
-STAGES = "PipeliningMetadataError", "Failed to run stage backward"
-STAGE = (
-    ". No other rank is there to say what it sends: give PipelineStage(input_args=..., output_args=...), and to tensors "
-    "that get gradients requires_grad"
-)
-_KERNELS = """
-triton flash_attn flash_attn_interface transformer_engine bitsandbytes apex xformers mamba_ssm causal_conv1d
-liger_kernel grouped_gemm sageattention fla
-"""
-KERNELS = frozenset(_KERNELS.split())
-"""Libraries whose kernels run on a GPU alone."""
-
-
-def _instead(error: BaseException) -> str:
-    """What helps against an error of PyTorch or Python."""
-    if isinstance(error, ImportError) and any(one in KERNELS for one in re.findall(r"\w+", f"{error.name} {error}")):
-        return ". Its kernels need a GPU: use PyTorch's own operations"
-    return STAGE if any(one in f"{type(error).__name__} {error}" for one in STAGES) else ""
-
-
-def _line(error: BaseException) -> str:
-    """File and line of the program where an error came from."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if is_program(one.filename)]
-    last = frames[-1] if frames else None
-    return place() if last is None else f"{Path(last.filename).name}:{last.lineno}"
 
 
 def _end_with(parent: int, folder: Path) -> None:

@@ -221,9 +221,9 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     pretence = Pretence(attention)
     torch.UntypedStorage.data_ptr = _begin  # type: ignore[assignment, method-assign]
     # Functions of PyTorch that call it are run with the mode off.
-    update_wrapper(attention, torch.nn.functional.scaled_dot_product_attention)  # type: ignore[arg-type]
+    update_wrapper(attention, torch.nn.functional.scaled_dot_product_attention)
     torch.nn.functional.scaled_dot_product_attention = attention
-    FakeTensor._use_count = count_none
+    FakeTensor._use_count = count_none  # type: ignore[attr-defined]
     torch.utils.swap_tensors = swapping(torch.utils.swap_tensors)
     torch.load = loading(torch.load, NAME, lambda one: one.to(_card()))
     torch._utils._rebuild_tensor = really(torch._utils._rebuild_tensor)

@@ -13,7 +13,7 @@ mark_variable_ready_dense, finalize_bucket_dense); torch/nn/parallel/distributed
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -100,7 +100,9 @@ class CapturedDataParallel(DistributedDataParallel):
         for name in ("mixed_precision", "delay_all_reduce_named_params"):
             if words.get(name) is not None:
                 raise Uncopied(f"DistributedDataParallel({name}=...) is not captured: leave it out{INSTEAD[name]}")
-        mesh, self.hook, self.used = words.get("device_mesh"), None, None
+        mesh = words.get("device_mesh")
+        self.hook: Callable[[Given], Any] | None = None
+        self.used: torch.Tensor | None = None
         group = words.get("process_group") or (mesh and mesh.get_group(mesh_dim=0))
         self.process_group = group or dist.distributed_c10d._get_default_group()
         self.cap_B = int((words.get("bucket_cap_mb") or USUAL_MB) * (1 << 20))
