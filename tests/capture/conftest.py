@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 from warm import Warm
 
+import lockstep
+from lockstep.describe.captured import Captured
 from lockstep.run.capture import start
 
 
@@ -31,3 +34,24 @@ def _captures_are_copies(warm: Warm) -> Iterator[None]:
 def own_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test's captures are processes that are started for them, as a user's are."""
     monkeypatch.setattr(start, "subprocess", subprocess)
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Callable[..., Captured]:
+    """Captures a program, as a rank of several where `ranks` says so."""
+
+    def run(program: str, *words: str, ranks: int | None = None, rank: int = 0, answer: Sequence[str] = ()) -> Captured:
+        script = tmp_path / "train.py"
+        script.write_text(program)
+        cluster = "h100-sxm:1" if ranks is None else f"dgx-h100:{ranks}"
+        return lockstep.capture(
+            str(script),
+            *words,
+            cluster=cluster,
+            ranks=ranks,
+            rank=rank,
+            answer=list(answer),
+            out=tmp_path / "step.capture",
+        ).captured
+
+    return run

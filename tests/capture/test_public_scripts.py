@@ -1,12 +1,11 @@
 """What public training scripts do, each in a program of a few lines: its step by arithmetic."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import lockstep
 from effort import share
 from lockstep.base.errors import BadInput
 from lockstep.describe.captured import COLLECTIVES, Captured
@@ -17,21 +16,6 @@ Capture = Callable[..., Captured]
 LAYERS, ROWS, WIDTH = 3, 8, 64
 PRODUCT = 2 * ROWS * WIDTH * WIDTH
 """FLOPs of a layer's product."""
-
-
-@pytest.fixture
-def capture(tmp_path: Path) -> Capture:
-    """Captures a program, as a rank of several where `ranks` says so."""
-
-    def run(program: str, *words: str, ranks: int | None = None, answer: Sequence[str] = ()) -> Captured:
-        script = tmp_path / "train.py"
-        script.write_text(program)
-        cluster = "h100-sxm:1" if ranks is None else f"dgx-h100:{ranks}"
-        return lockstep.capture(
-            str(script), *words, cluster=cluster, ranks=ranks, answer=list(answer), out=tmp_path / "step.capture"
-        ).captured
-
-    return run
 
 
 def flops_by_phase(found: Captured) -> Counter[str]:

@@ -15,14 +15,13 @@ import runpy
 import shutil
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -34,18 +33,15 @@ from lockstep.run.capture.groups import CapturedGroup
 from lockstep.run.capture.libraries import prepare
 from lockstep.run.capture.real import data_is_real
 from lockstep.run.capture.record import BUFFERS, GRADIENTS, PARAMETERS, STATES, Record, local
+from lockstep.run.capture.refusals import Refused, refusal
 from lockstep.run.capture.start import UPDATED, UPDATES
 from lockstep.run.capture.streams import Order
-from lockstep.run.capture.values import Values, is_program, place
+from lockstep.run.capture.values import Values
 from lockstep.run.capture.written import write
 
 
 class Finished(BaseException):
     """The step is known; the program need not go on."""
-
-
-class Refused(Exception):
-    """The program does what cannot be captured."""
 
 
 class Steps:
@@ -62,6 +58,8 @@ class Steps:
         self.done: Callable[[], None] = lambda: None
         self.updated: dict[int, torch.Tensor] = {}
         """Parameters of all optimizers."""
+        self.learns: set[int] = set()
+        """Those of them that had gradients where an optimizer looked, as others may be frozen for a while."""
 
     def begins(self, optimizer: Any, args: Any, words: Any) -> Any:
         """Before an update: its gradients are there, or its closure makes them. Raises Refused for LBFGS."""
@@ -88,6 +86,7 @@ class Steps:
             self.record.name(one, STATES)  # Those of modules are named so at the end.
             self.record.name(one.grad, GRADIENTS)
             self.updated[id(one)] = one
+            self.learns |= {id(one)} if one.requires_grad else set()
 
     def ends(self, optimizer: Any, *args: Any) -> None:
         """After an update. Raises Finished when a whole step is known."""
@@ -138,7 +137,7 @@ def _parameters(optimizer: Any) -> list[torch.Tensor]:
     return [one for group in optimizer.param_groups for one in group["params"]]
 
 
-def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, Any]:
+def name_modules(record: Record, updated: dict[int, torch.Tensor], learns: set[int]) -> dict[str, Any]:
     """Says which tensors are parameters and buffers of modules; how many parameters there are, and trained ones.
 
     Those count that are on the card or that an optimizer updates.
@@ -158,11 +157,11 @@ def name_modules(record: Record, updated: dict[int, torch.Tensor]) -> dict[str, 
     there = [one for one in seen.values() if isinstance(local(one), FakeTensor) and record.there(one)]
     there += [one for one in away if id(one) in seen]
     own = all(one in seen for one in updated)  # Else what is updated are copies of parameters, as with ZeRO.
-    trained = [one for one in there if one.requires_grad and (id(one) in updated or not own)]
+    trained = [one for one in there if (id(one) in learns if own else one.requires_grad)]
     left = [names[id(one)] for one in there if own and one.grad is not None and id(one) not in updated]
     return {
         "without_update": left,
-        "untimed": ON_HOST if away else "",
+        "untimed": ON_HOST if away else _foreign(record) if record.foreign else "",
         "parameters": sum(_whole(one) for one in there),
         "trained_parameters": sum(map(_whole, trained)),
     }
@@ -177,6 +176,10 @@ def _flat(modules: list[torch.nn.Module], seen: dict[int, torch.Tensor]) -> dict
 
 
 ON_HOST = "parameters are updated on the host, and how long that takes is not known"
+
+
+def _foreign(record: Record) -> str:
+    return f"{', '.join(record.foreign)}: no operations of PyTorch, whose time and FLOPs are not known"
 
 
 def _whole(one: torch.Tensor) -> int:
@@ -217,6 +220,7 @@ def _phases(record: Record, steps: Steps) -> None:
     torch.autograd._engine_run_backward = backward
 
 
+CELLS = "recurrent layers: captured cell by cell, which cuDNN computes at once: it takes less time than is said"
 UNSAVED = "torch.save: nothing is written, as there are no values"
 KEPT = "record_stream: bytes that a stream keeps after their tensor is gone are not counted"
 
@@ -257,7 +261,7 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
     data_is_real()
 
     def done() -> None:
-        counts, said = name_modules(record, steps.updated), [*notes]
+        counts, said = name_modules(record, steps.updated, steps.learns), [*notes]
         if left := counts.pop("without_update"):
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             said.append(f"gradients that no optimizer uses: {left[0]}{more}")
@@ -273,31 +277,8 @@ def capture(question: dict[str, Any]) -> dict[str, Any]:
             pretence.modes = record.shapes, record
             _run(question, steps)
     except BaseException as error:  # SystemExit too: a program may end itself.
-        return {} if steps.known else _refusal(error)
+        return {} if steps.known else refusal(error)
     raise AssertionError("a program ends with an error")
-
-
-def _refusal(error: BaseException) -> dict[str, Any]:
-    """Why there is no step."""
-    if isinstance(error, Refused):
-        return {"error": str(error)}
-    if isinstance(error, DynamicOutputShapeException):
-        return {"error": f"{error.func} at {_line(error)} gives a tensor whose size depends on its values; {REMEDY}"}
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
-    said = f"{type(error).__name__}: {said}"
-    return {"error": f"{said} at {_line(error)}", "trace": "".join(traceback.format_exception(error))}
-
-
-CELLS = "recurrent layers: captured cell by cell, which cuDNN computes at once: it takes less time than is said"
-REMEDY = "write it with a fixed size, such as torch.where, or leave it out of the step"
-
-
-def _line(error: BaseException) -> str:
-    """File and line of the program where an error came from."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if is_program(one.filename)]
-    last = frames[-1] if frames else None
-    return place() if last is None else f"{Path(last.filename).name}:{last.lineno}"
 
 
 def _end_with(parent: int, folder: Path) -> None:

@@ -19,7 +19,8 @@ PROCESSORS = 132
 """Of an H100, for every card: the catalog does not know them."""
 SILENT = """init _lazy_init _lazy_call empty_cache set_device manual_seed manual_seed_all ipc_collect
     reset_peak_memory_stats reset_max_memory_allocated set_rng_state set_rng_state_all set_sync_debug_mode
-    set_per_process_memory_fraction"""
+    set_per_process_memory_fraction reset_accumulated_memory_stats reset_accumulated_host_memory_stats
+    _record_memory_history _dump_snapshot reset_max_memory_cached reset_peak_host_memory_stats"""
 """What `torch.cuda` does without an answer."""
 GRAPHS = ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables")
 
@@ -44,17 +45,21 @@ def answer(card: Card, allocated: Callable[[], int], peak: Callable[[], int]) ->
         "device_count": int(os.environ.get("LOCAL_WORLD_SIZE", 1)), "current_device": index(),
         "get_device_name": card.name, "get_device_capability": card.capability, "get_device_properties": properties,
         "is_bf16_supported": card.capability >= (8, 0), "_is_in_bad_fork": False,
-        "get_arch_list": ["sm_80", "sm_90"], "memory_stats": {}, "utilization": 0, "get_rng_state_all": [],
-        "initial_seed": 0, "device_memory_used": 0,
+        "get_arch_list": ["sm_80", "sm_90"], "utilization": 0, "get_rng_state_all": [],
+        "initial_seed": 0, "device_memory_used": 0, "temperature": 0, "power_draw": 0, "clock_rate": 0,
+        "memory_usage": 0, "get_sync_debug_mode": 0, "host_memory_stats": {}, "memory_snapshot": [], "_snapshot": {},
+        "memory_summary": "no bytes are there", "list_gpu_processes": "none", "cudart": _Runtime(),
         **dict.fromkeys(SILENT.split()),
     }  # fmt: skip
     cuda = torch.cuda
     for name, answer in says.items():
-        setattr(cuda, name, lambda *args, answer=answer, **words: answer)
-    for name in ("memory_allocated", "memory_reserved"):
-        setattr(cuda, name, lambda *args: allocated())
-    for name in ("max_memory_allocated", "max_memory_reserved"):
-        setattr(cuda, name, lambda *args: peak())
+        _put(name, lambda *args, answer=answer, **words: answer)
+    for name in ("memory_allocated", "memory_reserved", "memory_cached"):
+        _put(name, lambda *args, **words: allocated())
+    for name in ("max_memory_allocated", "max_memory_reserved", "max_memory_cached"):
+        _put(name, lambda *args, **words: peak())
+    _put("memory_stats", lambda *args, **words: Statistics(allocated(), peak()))
+    _put("memory_stats_as_nested_dict", lambda *args, **words: {})
     cuda.is_current_stream_capturing = _captures
     cuda.mem_get_info = lambda *args: (card.memory_B - allocated(), card.memory_B)
     cuda.get_rng_state = lambda *args: torch.zeros(16, dtype=torch.uint8)
@@ -63,6 +68,8 @@ def answer(card: Card, allocated: Callable[[], int], peak: Callable[[], int]) ->
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         setattr(torch.cuda.nvtx, name, lambda *args, **words: 0)
     torch._C._cuda_getDevice = index
+    for name in ("_exchange_device", "_maybe_exchange_device"):
+        setattr(cuda, name, lambda device: index())
     drawn: Any = SimpleNamespace(set_state=lambda state: None, get_state=cuda.get_rng_state, initial_seed=lambda: 0)
     cuda.default_generators = (drawn,) * int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     torch.version.cuda = "13.0"
@@ -72,6 +79,33 @@ def answer(card: Card, allocated: Callable[[], int], peak: Callable[[], int]) ->
     for name in GRAPHS:
         setattr(cuda, name, Graph)
     _accelerator()
+
+
+def _put(name: str, answer: Callable[..., Any]) -> None:
+    """Answers by one of the names that `torch.cuda` and its module of memory share."""
+    setattr(torch.cuda, name, answer)
+    if hasattr(torch.cuda.memory, name):
+        setattr(torch.cuda.memory, name, answer)
+
+
+class Statistics(dict[str, int]):
+    """Numbers of an allocator: bytes, now and at most, and no others."""
+
+    def __init__(self, now_B: int, most_B: int) -> None:
+        kinds = [f"{what}_bytes.all" for what in ("active", "allocated", "requested", "reserved")]
+        super().__init__(
+            {f"{one}.{when}": size for one in kinds for when, size in (("current", now_B), ("peak", most_B))}
+        )
+
+    def __missing__(self, name: str) -> int:
+        return 0
+
+
+class _Runtime:
+    """The library of CUDA, which does nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *args, **words: 0
 
 
 class _Generators(type(torch._C.Generator)):  # type: ignore[misc]

@@ -16,21 +16,21 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any
 
 import torch
 import torch.utils.backend_registration as registration
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
-from torch.utils import _foreach_utils
+from torch.utils import _device, _foreach_utils
 from torch.utils._pytree import tree_leaves, tree_map
 
 from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
 from lockstep.run.capture.cuda import SEEN, Generator, answer, index
-from lockstep.run.capture.kernels import kernels, rms_norm
-from lockstep.run.capture.moving import set_data, swapping
+from lockstep.run.capture.kernels import ctc_loss, kernels, rms_norm
+from lockstep.run.capture.moving import count_none, set_data, swapping
 from lockstep.run.capture.real import Real, is_without, listed, loading, really, with_values
 from lockstep.run.capture.values import no_told_size
 
@@ -65,6 +65,7 @@ class Pretence(TorchFunctionMode):
             torch.nn.functional.scaled_dot_product_attention: attention,
             torch.nn.functional.rms_norm: rms_norm,
             torch.rms_norm: rms_norm,
+            torch.nn.functional.ctc_loss: ctc_loss,
             torch.Tensor.is_cuda.__get__: lambda one: one.device.type == SEEN,  # type: ignore[attr-defined]
             torch.Tensor.to: _moved,
             torch.Tensor.cuda: lambda one, device=None, **words: one.to(_card(device), **words),
@@ -88,6 +89,8 @@ class Pretence(TorchFunctionMode):
             del words["generator"]  # There is nothing that it would draw.
         if type(words.get("device")) is int:
             words["device"] = _card(words["device"])
+        if words.get("device") is None and _usual() and function in _device._device_constructors():
+            words["device"] = _usual()
         args = _inside(tuple(args))
         no_told_size(getattr(function, "__name__", ""), (*args, *words.values()))
         if Real.depth:
@@ -98,6 +101,12 @@ class Pretence(TorchFunctionMode):
             for one in self.modes:
                 modes.enter_context(one)
             return called(*args, **words)
+
+
+def _usual() -> torch.device | None:
+    """The card, where a program makes tensors there without saying so: `torch.set_default_device("cuda")`."""
+    found = _device.CURRENT_DEVICE
+    return found if found is not None and found.type == NAME else None
 
 
 def _moved(one: torch.Tensor, *args: Any, **words: Any) -> torch.Tensor:
@@ -183,6 +192,8 @@ class _Depth:
     """How deep PyTorch's own code is below the program's."""
 
     inner = 0
+    failed: BaseException | None = None
+    """What an operation raised last, which the engine of the backward pass may lose."""
 
 
 def _outside(one: FakeTensor) -> torch.device:
@@ -197,6 +208,8 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     """Makes the card PyTorch's device; `held` say the bytes on it, now and at most. For a process of its own."""
     registration._setup_privateuseone_for_python_backend(NAME, backend_module=_Module())
     FakeTensor.device = property(_outside, FakeTensor.device.fset)  # type: ignore[attr-defined, assignment]
+    # What evaluates faster is a kernel for real bytes.
+    torch.backends.mha.set_fastpath_enabled(False)
     # Without the wrappers that keep a compiler away, which load it and take longer than many a call.
     FakeTensorMode.__torch_dispatch__ = inspect.unwrap(FakeTensorMode.__torch_dispatch__)  # type: ignore[method-assign]
     _counted(FakeTensorMode, "__torch_dispatch__")
@@ -208,11 +221,14 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     pretence = Pretence(attention)
     torch.UntypedStorage.data_ptr = _begin  # type: ignore[assignment, method-assign]
     # Functions of PyTorch that call it are run with the mode off.
+    update_wrapper(attention, torch.nn.functional.scaled_dot_product_attention)
     torch.nn.functional.scaled_dot_product_attention = attention
+    FakeTensor._use_count = count_none  # type: ignore[attr-defined]
     torch.utils.swap_tensors = swapping(torch.utils.swap_tensors)
     torch.load = loading(torch.load, NAME, lambda one: one.to(_card()))
     torch._utils._rebuild_tensor = really(torch._utils._rebuild_tensor)
     _autocast()
+    _made_there()
     pretence.kernels = kernels()  # type: ignore[attr-defined]
     pretence.casts = Casts(NAME)  # type: ignore[attr-defined]
     _engine(pretence)
@@ -227,10 +243,24 @@ def _counted(owner: Any, name: str) -> None:
         _Depth.inner += 1
         try:
             return old(*args, **words)
+        except Exception as error:
+            _Depth.failed = error
+            raise
         finally:
             _Depth.inner -= 1
 
     setattr(owner, name, counted)
+
+
+def _made_there() -> None:
+    """`torch.set_default_device("cuda")` and `with torch.device("cuda")` are the card, which is not said of it."""
+    old, asked = _device.DeviceContext.__init__, torch.get_default_device
+    _device.DeviceContext.__init__ = lambda self, device: old(self, _inside(device))  # type: ignore[method-assign]
+
+    def default() -> torch.device:
+        return torch.device(SEEN, index()) if _usual() else asked()
+
+    torch.get_default_device = default
 
 
 def _autocast() -> None:
@@ -260,7 +290,10 @@ def _engine(pretence: Pretence) -> None:
 
     def run(*args: Any, **words: Any) -> Any:
         with pretence, torch.autograd.set_multithreading_enabled(False):
-            return old(*args, **words)
+            try:
+                return old(*args, **words)
+            except SystemError as error:
+                raise _Depth.failed or error from None
 
     graph._engine_run_backward = run
     torch.autograd._engine_run_backward = run

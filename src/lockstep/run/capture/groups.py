@@ -55,6 +55,32 @@ SPACES = ("_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 Note = Callable[..., None]
 
 
+class Later(torch.futures.Future[Any]):
+    """What a collective gives, and what is made of it, which is done beside the stream of the moment."""
+
+    stream: ClassVar[Stream | None] = None
+
+    def __init__(self, event: int, given: Any) -> None:
+        super().__init__()
+        self.event = event
+        self.set_result(given)
+
+    def wait(self) -> Any:
+        """What is given, for which the stream of the moment waits."""
+        if self.event:
+            Order.note(WAIT, Order.current.number, self.event)
+        return super().wait()
+
+    def then(self, callback: Callable[[Any], Any]) -> Later:
+        """What `callback` makes of it."""
+        own = Later.stream = Later.stream or Stream()
+        with own:
+            if self.event:
+                Order.note(WAIT, own.number, self.event)
+            made = callback(self)
+        return Later(Order.recorded(own.number), made)
+
+
 class Done(dist.Work):
     """A collective that was begun: whoever waits for it does so in the stream of the moment."""
 
@@ -84,11 +110,9 @@ class Done(dist.Work):
         """What it gives."""
         return self.given
 
-    def get_future(self) -> Any:
+    def get_future(self) -> Later:
         """What it gives, later."""
-        future: Any = torch.futures.Future()
-        future.set_result(self.given)
-        return future
+        return Later(self.event, self.given)
 
 
 class CapturedGroup(dist.ProcessGroup):
@@ -133,10 +157,10 @@ class CapturedGroup(dist.ProcessGroup):
         self.ranks.setdefault(self.group_name, self.members())
         if waited:
             self.note(op, reads, gives, self.group_name, Order.current.number)
-            return Done(0, gives)
+            return Done(0, gives or reads)
         Order.note(WAIT, self.stream.number, Order.recorded(Order.current.number))
         self.note(op, reads, gives, self.group_name, self.stream.number)
-        return Done(Order.recorded(self.stream.number), gives)
+        return Done(Order.recorded(self.stream.number), gives or reads)
 
     def members(self) -> tuple[int, ...]:
         """The ranks of the group among all."""

@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils._mode_utils import no_dispatch
+
+from lockstep.run.capture.known import value
 
 GRU_WORKSPACE = 5
 """What a fused cell keeps, in hidden states."""
@@ -68,7 +71,55 @@ def _grouped(
     return first.new_empty((*groups, first.shape[-2], second.shape[-1]), dtype=out_dtype)
 
 
+def _updated(*args: Any, **words: Any) -> None:
+    """An update of all parameters by one kernel gives nothing."""
+
+
+def _ends(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *rest: Any, **words: Any) -> Any:
+    """A number for each sequence, and for each of its steps and places: twice the longest text, and one."""
+    known = value(target_lengths) if isinstance(target_lengths, torch.Tensor) else target_lengths
+    with no_dispatch():
+        longest = targets.shape[-1] if known is None else int(max(known))
+    steps, rows = log_probs.shape[:2] if log_probs.dim() == 3 else (log_probs.shape[0], 1)
+    return log_probs.new_empty(rows), log_probs.new_empty((rows, steps, 2 * longest + 1))
+
+
+def of_lengths(function: Any, args: Any) -> Any:
+    """What an operation gives whose size is said by lengths of texts, which may be elsewhere; None of others."""
+    if function._opname == "_ctc_loss_backward":
+        return torch.empty_like(args[1])
+    return _ends(*args) if function._opname == "_ctc_loss" else None
+
+
+FUSED = [f"{name}{ending}" for name in ("_fused_sgd_", "_fused_adagrad_") for ending in ("", ".tensor_lr")]
+
+
+def ctc_loss(
+    log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    reduction: str = "mean", zero_infinity: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """A loss of aligned texts, by the operation that a GPU has for lengths that are numbers."""
+    steps, lengths = _numbers(input_lengths), _numbers(target_lengths)
+    if log_probs.device.type == "cpu" or isinstance(lengths, torch.Tensor):
+        return torch.nn.functional.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity
+        )
+    found: torch.Tensor = torch.ops.aten._ctc_loss(log_probs, targets, steps, lengths, blank, zero_infinity)[0]
+    if zero_infinity:
+        found = torch.where(found == torch.inf, 0.0, found)
+    if reduction == "mean":
+        return (found / torch.tensor(lengths, device="cpu").clamp_min(1).to(found)).mean()
+    return found.sum() if reduction == "sum" else found
+
+
+def _numbers(one: Any) -> Any:
+    known = value(one) if isinstance(one, torch.Tensor) else None
+    with no_dispatch():
+        return one if known is None else known.tolist()
+
+
 SHAPES = {
+    **dict.fromkeys((*FUSED, "_fused_adam_.tensor_lr", "_fused_adamw_.tensor_lr"), _updated),
     "_grouped_mm": _grouped,
     "_thnn_fused_gru_cell": _gru,
     "_thnn_fused_gru_cell_backward": _gru_backward,

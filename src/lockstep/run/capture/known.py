@@ -6,7 +6,8 @@ packed sequences begin.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -22,7 +23,9 @@ DRAWS = frozenset(("rand", "randn", "randint", "randperm", "arange", "zeros", "o
 """What makes tensors of nothing."""
 LIKE = frozenset(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"))
 """What makes them of the shape or the format of another one, whatever is in it."""
-SIZED = frozenset(("nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount", "repeat_interleave"))
+SIZED = frozenset(
+    ("nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount", "repeat_interleave", "masked_select")
+)
 """What gives tensors whose size depends on values."""
 INDEXED = frozenset(("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"))
 
@@ -163,12 +166,26 @@ def _is_view(function: Any) -> bool:
     return bool(said.returns and said.arguments and said.returns[0].alias_info and said.arguments[0].alias_info)
 
 
-def sized(function: Any, args: Any, words: Any) -> Any:
-    """What an operation gives whose size depends on values that are known; None of others."""
+def sized(function: Any, args: Any, words: Any, rows: Callable[[], int | None]) -> Any:
+    """What an operation gives whose size depends on values: those that are known, or `rows`; None of others."""
     if function._opname not in SIZED:
         return None
     found = computed(function, args, words)
-    return None if found is None else tree_map(lambda one: _like(one, args[0]), found)
+    if found is not None:
+        return tree_map(lambda one: _like(one, args[0]), found)
+    least = args[2] if function._opname == "bincount" and len(args) > 2 else 0
+    count = rows() or least  # What is counted in so many classes is of one of these.
+    return _of_rows(function._opname, args[0], count) if count else None
+
+
+def _of_rows(name: str, one: torch.Tensor, count: int) -> Any:
+    """What an operation gives, of so many rows and without values; None of operations that have no such rule."""
+    shapes = {"nonzero": (count, one.dim()), "bincount": (count,), "repeat_interleave": (count,)}
+    if name == "masked_select":
+        return one.new_empty(count)
+    if name == "_unique2":
+        return one.new_empty(count), *(one.new_empty(size, dtype=torch.int64) for size in (one.shape, (count,)))
+    return one.new_empty(shapes[name], dtype=torch.int64) if name in shapes else None
 
 
 def _like(real: Any, read: torch.Tensor) -> Any:
@@ -180,12 +197,19 @@ def _like(real: Any, read: torch.Tensor) -> Any:
     return made
 
 
-def indexed(function: Any, args: Any) -> Any:
-    """Arguments of an operation with indices for masks that are known, as a GPU makes them."""
+def indexed(function: Any, args: Any, rows: Callable[[], int | None]) -> Any:
+    """Arguments of an operation with indices for masks that are known or have `rows`, as a GPU makes them."""
     if function._opname not in INDEXED:
         return args
     indices: list[Any] = []
     for one in args[1]:
-        mask = isinstance(one, torch.Tensor) and one.dtype == torch.bool and value(one) is not None
-        indices += sized(torch.ops.aten.nonzero.default, (one,), {}).unbind(1) if mask else [one]
+        mask = isinstance(one, torch.Tensor) and one.dtype == torch.bool
+        found = sized(torch.ops.aten.nonzero.default, (one,), {}, partial(_rows, one, rows)) if mask else None
+        indices += [one] if found is None else found.unbind(1)
     return (args[0], indices, *args[2:])
+
+
+def _rows(mask: Any, rows: Callable[[], int | None]) -> int | None:
+    """Of a mask, as was said where it was used first, as the backward pass has no line that says it."""
+    mask.rows = getattr(mask, "rows", None) or rows()
+    return mask.rows  # type: ignore[no-any-return]

@@ -23,6 +23,11 @@ def set_data(one: torch.Tensor, made: torch.Tensor) -> None:
     torch.utils.swap_tensors(one, other)
 
 
+def count_none(one: FakeTensor) -> int:
+    """How many hold a tensor, where PyTorch looks for others: views of it may, as on real devices."""
+    return 1
+
+
 def swapping(old: Callable[..., None]) -> Callable[..., None]:
     """Tensors that change places are forgotten by the memory of the fake mode, which would forbid it.
 

@@ -21,9 +21,11 @@ from torch.utils.flop_counter import flop_registry
 from lockstep.describe.captured import READ, blocks_B
 from lockstep.run.capture.device import NAME
 from lockstep.run.capture.groups import Functional
+from lockstep.run.capture.kernels import of_lengths
 from lockstep.run.capture.known import MOST, changes, forget, indexed, remember, sized, value
 from lockstep.run.capture.streams import Order
 from lockstep.run.capture.truths import follow
+from lockstep.run.capture.values import Values
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,6 +116,10 @@ def _is_causal(function: Any, args: Any, kwargs: Any) -> bool:
 
 PRODUCTS = ("mm", "conv", "dot_product_attention", "matmul", "linear_backward")
 """What names of products have in them."""
+OWN = frozenset(
+    ("aten", "prim", "prims", "c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "fsdp", "profiler")
+)
+"""Whose operations are PyTorch's own."""
 
 
 @dataclass(slots=True)
@@ -147,7 +153,7 @@ class Record(TorchDispatchMode):
 
     between: ClassVar[str] = ""
     """The phase of what is neither in a pass nor in an update, where a library says so."""
-    answer: Callable[[Any, tuple[Any, ...]], Any]
+    answer: Values
     operations: list[Operation] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     phase: str = "outside"
@@ -167,6 +173,8 @@ class Record(TorchDispatchMode):
         self.evaluating = 0
         self.entered: dict[int, torch.nn.Module] = {}
         """Modules by number, also those of now."""
+        self.foreign: dict[str, None] = {}
+        """Operations on the card that are not PyTorch's own."""
         self.forward: dict[int, int] = {}
         """The module that each number of a gradient was drawn in."""
         register_module_forward_pre_hook(self._entered)
@@ -231,6 +239,8 @@ class Record(TorchDispatchMode):
             return given
         tensors, read = _tensors(given), _tensors((*args, *kwargs.values()))
         if any(self.there(one) for one in (*tensors, *read)):
+            if function.namespace not in OWN:
+                self.foreign[function._schema.name] = None
             flops = counted_flops(function, args, kwargs, given)
             causal = flops > 0 and _is_causal(function, args, kwargs)
             self._add(_name(function), read, tensors, flops=flops, causal=causal, stream=Order.current.number)
@@ -261,8 +271,10 @@ class Record(TorchDispatchMode):
     def _given(self, function: Any, args: Any, kwargs: Any) -> Any:
         """What an operation gives, and what is known of it."""
         there = getattr(kwargs.get("device"), "type", "") == NAME
-        read = tree_map(self._unknown, args) if there else indexed(function, args)
-        given = sized(function, args, kwargs)
+        read = tree_map(self._unknown, args) if there else indexed(function, args, self.answer.size)
+        given = sized(function, args, kwargs, self.answer.size)
+        if given is None:
+            given = of_lengths(function, args)
         if given is None:
             count = changes(function, args, kwargs)
             given = function(*read, **kwargs)

@@ -72,9 +72,18 @@ class Values:
         if known is not None:
             with no_dispatch():
                 return torch.Tensor.numpy(known, **words)
-        self.asked[place(), "array", "1"] += 1
+        said = self.given.get(place(), "1")
+        self.asked[place(), "array", said] += 1
         kind = {torch.bool: np.bool_, torch.float32: np.float32, torch.float64: np.float64}.get(one.dtype)
-        return np.ones(tuple(one.shape), np.int64 if kind is None else kind)
+        return np.full(tuple(one.shape), float(said), np.int64 if kind is None else kind)
+
+    def size(self) -> int | None:
+        """How many rows an operation of the program gives, whose number depends on weights, where the user says it."""
+        where = place()
+        if where not in self.given:
+            return None
+        self.asked[where, "size", self.given[where]] += 1
+        return int(self.given[where])
 
     def list(self, one: torch.Tensor) -> Any:
         """The same as a list."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lockstep.run.capture.libraries import (
+    checkpoints,
     compiling,
     data_parallel,
     deepspeed,
@@ -12,7 +13,7 @@ from lockstep.run.capture.libraries import (
     transformers,
 )
 
-EVERY = (compiling, distributed, data_parallel, deepspeed, safetensors, transformers, pretrained)
+EVERY = (checkpoints, compiling, distributed, data_parallel, deepspeed, safetensors, transformers, pretrained)
 
 
 def prepare() -> list[str]:

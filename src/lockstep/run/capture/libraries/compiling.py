@@ -36,6 +36,7 @@ def prepare(notes: list[str]) -> None:
             return lambda function: compiled(function)
         if isinstance(model, torch.nn.Module):
             said()
+            vars(model)["_orig_mod"] = model  # Not one of its modules.
             return model
 
         @wraps(model)

@@ -13,20 +13,22 @@ mark_variable_ready_dense, finalize_bucket_dense); torch/nn/parallel/distributed
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel, distributed
+from torch.utils._pytree import tree_map
 
 FIRST_B = 1 << 20
 USUAL_MB = 25
 
 
-class HookOfGradients(Exception):
-    """What is done with buckets is the program's own."""
+class Uncopied(Exception):
+    """What is asked of copies of a model on several cards, and is not captured."""
 
 
 @dataclass(eq=False)
@@ -39,6 +41,8 @@ class Bucket:
     waits: set[torch.nn.Parameter] = field(default_factory=set)
     """Parameters whose gradients are not ready."""
     work: Any = None
+    at: tuple[int, bool] = (0, True)
+    """Its number, and whether it is the last."""
 
     @classmethod
     def of(cls, parameters: list[torch.nn.Parameter]) -> Bucket:
@@ -62,20 +66,53 @@ def buckets_of(parameters: Iterable[torch.nn.Parameter], cap_B: int) -> list[lis
     return full + list(filling.values())
 
 
+class Given:
+    """A bucket as a hook of the program has it."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.flat, self.places, (number, last) = bucket.flat, bucket.places, bucket.at
+        self.index, self.is_last = (lambda: number), (lambda: last)
+
+    def buffer(self) -> torch.Tensor:
+        """All gradients in a row."""
+        return self.flat
+
+    def set_buffer(self, flat: torch.Tensor) -> None:
+        """Puts another one in its place."""
+        self.flat = flat
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """Those whose gradients it has."""
+        return list(self.places)
+
+    def gradients(self) -> list[torch.Tensor]:
+        """Of each."""
+        parts = self.flat.split([one.numel() for one in self.places])
+        return [part.view(one.shape) for part, one in zip(parts, self.places, strict=True)]
+
+
 class CapturedDataParallel(DistributedDataParallel):
     """The same for a program, in Python."""
 
     def __init__(self, module: torch.nn.Module, device_ids: Any = None, **words: Any) -> None:
         torch.nn.Module.__init__(self)
         self.module, self.device_ids = module, device_ids
-        self.process_group = words.get("process_group") or dist.distributed_c10d._get_default_group()
+        for name in ("mixed_precision", "delay_all_reduce_named_params"):
+            if words.get(name) is not None:
+                raise Uncopied(f"DistributedDataParallel({name}=...) is not captured: leave it out{INSTEAD[name]}")
+        mesh = words.get("device_mesh")
+        self.hook: Callable[[Given], Any] | None = None
+        self.used: torch.Tensor | None = None
+        group = words.get("process_group") or (mesh and mesh.get_group(mesh_dim=0))
+        self.process_group = group or dist.distributed_c10d._get_default_group()
         self.cap_B = int((words.get("bucket_cap_mb") or USUAL_MB) * (1 << 20))
         self.broadcast_buffers = words.get("broadcast_buffers", True)
         self.gradient_as_bucket_view = words.get("gradient_as_bucket_view", False)
         self.static_graph = words.get("static_graph", False)
         self.find_unused_parameters = words.get("find_unused_parameters", False)
         self.require_backward_grad_sync = self.require_forward_param_sync = True
-        trained = [one for one in module.parameters() if one.requires_grad]
+        left_out = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
+        trained = [one for name, one in module.named_parameters() if one.requires_grad and name not in left_out]
         self.order: list[torch.nn.Parameter] = []
         self.rebuilt = self.find_unused_parameters and not self.static_graph
         self._fill(reversed(trained))
@@ -85,11 +122,18 @@ class CapturedDataParallel(DistributedDataParallel):
     def _fill(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Makes the buckets."""
         self.buckets = [Bucket.of(part) for part in buckets_of(parameters, self.cap_B)]
+        for number, one in enumerate(self.buckets):
+            one.at = number, number == len(self.buckets) - 1
         self.bucket_of = {one: bucket for bucket in self.buckets for one in bucket.places}
         self.begun = False
+        if self.find_unused_parameters and not self.static_graph:
+            device = self.buckets[0].flat.device
+            self.used = torch.zeros(len(self.bucket_of), dtype=torch.int32, device=device)
 
     def forward(self, *args: Any, **words: Any) -> Any:
         """The module's; buffers are those of the first rank."""
+        if any(hasattr(one, "_in_backward_optimizers") for one in self.bucket_of):
+            raise Uncopied("optimizers inside the backward pass of copied models are not captured: update after it")
         if self.order and not self.rebuilt:
             self._fill(self.order)
             self.rebuilt = True
@@ -112,8 +156,12 @@ class CapturedDataParallel(DistributedDataParallel):
         return {}
 
     def register_comm_hook(self, state: object, hook: Any) -> None:
+        """What is done with a full bucket in place of an all-reduce."""
+        self.hook = partial(hook, state)
+
+    def join(self, *args: Any, **words: Any) -> Any:
         """Is refused."""
-        raise HookOfGradients("DistributedDataParallel.register_comm_hook is not captured: leave the hook out")
+        raise Uncopied("DistributedDataParallel.join is not captured: give all ranks equally many batches")
 
     def _ready(self, one: torch.nn.Parameter) -> None:
         """A gradient is there."""
@@ -137,15 +185,32 @@ class CapturedDataParallel(DistributedDataParallel):
         grad, ranks = one.grad, dist.get_world_size(self.process_group)
         if grad is None:
             return
-        if grad.untyped_storage()._cdata == place.untyped_storage()._cdata:
+        there = grad.untyped_storage()._cdata == place.untyped_storage()._cdata
+        if self.hook is not None:  # It divides.
+            place.copy_(grad) if not there else None
+        elif there:
             place.div_(ranks)
-            return
-        torch.mul(grad, 1.0 / ranks, out=place)
+        else:
+            torch.mul(grad, 1.0 / ranks, out=place)
         if self.gradient_as_bucket_view:
             one.grad = place
 
     def _reduce(self, bucket: Bucket) -> None:
-        bucket.work = dist.all_reduce(bucket.flat, group=self.process_group, async_op=True)
+        if self.hook is None:
+            bucket.work = dist.all_reduce(bucket.flat, group=self.process_group, async_op=True)
+        else:
+            bucket.work = self.hook(Given(bucket))
+
+    def _reduced(self, bucket: Bucket) -> Iterable[tuple[torch.nn.Parameter, torch.Tensor]]:
+        """Waits for a bucket; parameters, and where their gradients are."""
+        given, bucket.work = bucket.work.wait(), None
+        if self.hook is None:
+            return bucket.places.items()
+        flat = given[0] if isinstance(given, list | tuple) else given
+        if self.gradient_as_bucket_view and flat is not bucket.flat:
+            bucket.flat.copy_(flat.view_as(bucket.flat))
+        parts = flat.flatten().split([one.numel() for one in bucket.places])
+        return ((one, part.view(one.shape)) for one, part in zip(bucket.places, parts, strict=True))
 
     def _finish(self) -> None:
         """Waits for all buckets, and gives parameters their gradients."""
@@ -153,15 +218,28 @@ class CapturedDataParallel(DistributedDataParallel):
             for bucket in self.buckets:
                 if bucket.work is None:
                     self._reduce(bucket)
-                bucket.work.wait()
-                bucket.work = None
-                for one, place in bucket.places.items():
+            if self.used is not None:  # Which parameters this rank has used.
+                dist.all_reduce(self.used.fill_(1), group=self.process_group, async_op=True).wait()
+            for bucket in self.buckets:
+                for one, place in self._reduced(bucket):
                     if one.grad is not None and not self.gradient_as_bucket_view:
                         one.grad.copy_(place)
         self.begun = False
 
 
+INSTEAD = {"mixed_precision": ", and use torch.autocast", "delay_all_reduce_named_params": ""}
+
+
+def _on_one_card(self: torch.nn.DataParallel[Any], *args: Any, **words: Any) -> Any:
+    """What is put on the card; there are no copies. Raises Uncopied for several cards."""
+    if len(self.device_ids) > 1:
+        raise Uncopied("DataParallel on several cards is not captured: use DistributedDataParallel, a rank for each")
+    moved = tree_map(lambda one: one.cuda() if isinstance(one, torch.Tensor) else one, (args, words))
+    return self.module(*moved[0], **moved[1])
+
+
 def prepare(notes: list[str]) -> None:
     """Programs get it by the usual names."""
+    torch.nn.DataParallel.forward = _on_one_card  # type: ignore[method-assign]
     for module in (torch.nn.parallel, distributed):
         vars(module)["DistributedDataParallel"] = CapturedDataParallel

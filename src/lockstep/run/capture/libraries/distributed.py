@@ -16,7 +16,7 @@ from torch.distributed import device_mesh, distributed_c10d
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor, _dispatch, _op_schema
 
-from lockstep.run.capture.cuda import index
+from lockstep.run.capture.cuda import SEEN, index
 from lockstep.run.capture.groups import CapturedGroup
 from lockstep.run.capture.real import really
 
@@ -33,6 +33,7 @@ def prepare(notes: list[str]) -> None:
     _replace("init_process_group", _begun(distributed_c10d.init_process_group))
     _replace("new_group", _on_our_backend(distributed_c10d.new_group))
     _replace("get_backend", _backend)
+    _replace("_get_pg_default_device", lambda group=None: torch.device(SEEN))
     _replace("init_device_mesh", really(device_mesh.init_device_mesh))
     torch.multiprocessing.spawn = _spawned  # type: ignore[assignment]
     _objects()
@@ -114,16 +115,21 @@ def _on_our_backend(old: Callable[..., Any]) -> Callable[..., Any]:
 def _objects() -> None:
     """Every rank has the object that this one has."""
 
-    def gathered(objects: list[Any], one: Any, *args: Any, **words: Any) -> None:
-        objects[:] = [one] * len(objects)
+    def gathered(object_list: list[Any], obj: Any, *args: Any, **words: Any) -> None:
+        object_list[:] = [obj] * len(object_list)
 
-    def gathered_at(one: Any, objects: list[Any] | None = None, *args: Any, **words: Any) -> None:
-        if objects is not None:
-            objects[:] = [one] * len(objects)
+    def gathered_at(obj: Any, object_gather_list: list[Any] | None = None, *args: Any, **words: Any) -> None:
+        if object_gather_list is not None:
+            object_gather_list[:] = [obj] * len(object_gather_list)
 
-    def scattered(out: list[Any], objects: list[Any] | None = None, *args: Any, **words: Any) -> None:
-        if objects:
-            out[0] = objects[0]
+    def scattered(
+        scatter_object_output_list: list[Any],
+        scatter_object_input_list: list[Any] | None = None,
+        *args: Any,
+        **words: Any,
+    ) -> None:
+        if scatter_object_input_list:
+            scatter_object_output_list[0] = scatter_object_input_list[0]
 
     _replace("all_gather_object", gathered)
     _replace("gather_object", gathered_at)
