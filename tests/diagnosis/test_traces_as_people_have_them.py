@@ -197,3 +197,12 @@ def test_gloo_collectives_have_the_size_of_their_tensors(tmp_path: Path) -> None
     found = measure([read_kineto(write(tmp_path / "a.json", events))])
     sizes = {one.op.replace("-", "_"): one.size_B for one in found.collectives}
     assert sizes == {name: size_B for name, (_, _, size_B) in shapes.items()}
+
+
+def test_an_execution_trace_is_called_what_it_is(tmp_path: Path) -> None:
+    """N11: it has no times; the profiler's trace beside it does."""
+    path = tmp_path / "et.json"
+    path.write_text('{\n  "schema": "1.1.1-chakra.0.0.4", "pid": 7, "nodes": [{"id": 1, "name": "aten::mm"}]}')
+    refused = run("diagnose", str(path)).refusal()
+    assert "execution trace (Chakra), which says what ran and not when" in refused
+    assert "torch.profiler" in refused
