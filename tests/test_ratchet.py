@@ -53,7 +53,7 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 1 more: what a captured step shows of its software.
     # 11 more: other depths and batches of captures, what public scripts do, tables asked at first sight, an example.
     # 2 more: captured steps on the page, and why an answer may lie further off.
-    # 431 more: what people type, edits and refusals on the page, its headings and axes, roles of kernels.
+    # 4 more: what people type for a quantity and for a machine, where kernels ran, execution traces.
     "files": (lambda: len(sources()), 1130),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
@@ -61,8 +61,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 1,660 more: captures at other depths, batches and lengths, compared and reported, scripts of others, first sights.
     # 580 more: captured steps on the page, whose files may be anybody's; intervals, evaluations, phases of engines.
     # 310 more: doubts, curves of kernels, risk of running out of memory, links that one collective uses.
-    # 431 more: what people type, edits and refusals on the page, its headings and axes, roles of kernels.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 138_990),
+    # 549 more: what people type, edits and refusals on the page, headings, roles of kernels, execution traces.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 139_108),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),
