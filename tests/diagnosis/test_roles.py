@@ -34,6 +34,8 @@ NAMES = {
         "aiter::fmoe_fp8_blockscale_g1u1_vs_silu_1tg_32x256",
         "_matmul_ogs_NNT_bf16xbf16xbf16_128x256x64x1",
         "_w8a8_block_fp8_matmul",
+        "_ZN2ck16tensor_operation6device12_GLOBAL__N_149kernel_grouped_conv_fwd_multiple_abd_xdl_cshuffleINS_34Gridwise"
+        "GemmMultipleD_xdl_cshuffleItttftNS_5TupleIJEEE_NSA_IJLi2ELi3EEEEES19_",
         "fused_moe_kernel",
         "void marlin::Marlin<__half, 256, 1, 8>()",
         "triton_tem_fused_mm_12",

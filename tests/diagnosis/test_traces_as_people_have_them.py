@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -197,3 +198,40 @@ def test_gloo_collectives_have_the_size_of_their_tensors(tmp_path: Path) -> None
     found = measure([read_kineto(write(tmp_path / "a.json", events))])
     sizes = {one.op.replace("-", "_"): one.size_B for one in found.collectives}
     assert sizes == {name: size_B for name, (_, _, size_B) in shapes.items()}
+
+
+def node(record: int, name: str, shapes: list[object], kinds: list[str]) -> Event:
+    """A node of an execution trace, as PyTorch 2.13 writes it."""
+    attributes = [{"name": "rf_id", "type": "uint64", "value": record}]
+    inputs = {"values": [], "shapes": shapes, "types": kinds, "strides": []}
+    return {"id": 7 * record, "name": name, "ctrl_deps": 2, "inputs": inputs, "attrs": attributes}
+
+
+def test_execution_traces_have_the_sizes_of_gloos_exchanges(tmp_path: Path) -> None:
+    """N11: beside the profiler's trace of the same process they say what that one does not record."""
+    one, several = "Tensor(float)", "GenericList[Tensor(float)]"
+    nodes = [
+        node(101, "gloo:all_reduce", [[1000]], [one]),
+        node(103, "gloo:all_gather", [[8, 4]], [one]),
+        node(102, "c10d::allgather_", [[[[8, 4], [8, 4]]], [[8, 4]]], [f"GenericList[{several}]", several]),
+        node(105, "gloo:broadcast", [[10]], ["Tensor(double)"]),
+    ]
+    events: list[Event] = []
+    for number, at in ((0, 1000), (1, 6000)):
+        events.append(annotation(f"ProfilerStep#{number}", at, 4990))
+        for place, (name, record) in enumerate((("all_reduce", 101), ("all_gather", 103), ("broadcast", 105))):
+            args = {"Record function id": record + 10 * number}
+            events.append(annotation(f"gloo:{name}", at + 100 + 300 * place, 200, args))
+    again = [{**each, "attrs": [{**each["attrs"][0], "value": each["attrs"][0]["value"] + 10}]} for each in nodes]
+    trace, other = write(tmp_path / "trace.json", events), tmp_path / "et.json"
+    other.write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 100, "nodes": [*nodes, *again]}))
+    found = run("diagnose", str(trace), str(other), "--json").json()
+    sizes = {each["op"]: each["size_B"] for each in found["collectives"]}
+    assert sizes == {"all-reduce": 4000.0, "all-gather": 256.0, "broadcast": 80.0}
+    assert "execution-trace" in [each["kind"] for each in found["inputs"]]
+    alone = run("diagnose", str(other)).refusal()
+    assert "says what ran and not when" in alone
+    other.write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 101, "nodes": nodes}))
+    assert "the trace of torch.profiler of the same process" in run("diagnose", str(trace), str(other)).refusal()
+    other.write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 100, "nodes": [{"name": "gloo:send"}]}))
+    assert "one of its nodes is damaged" in run("diagnose", str(trace), str(other)).refusal()

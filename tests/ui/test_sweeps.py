@@ -25,11 +25,11 @@ def test_without_sweep_files_there_is_no_sweeps_screen(tmp_path: Path) -> None:
     served = lockstep.ui(open=False, sweeps=tmp_path)
     client = Client(served.address).enter()
     assert [client.ask(path).status for path in SCREENS] == [404] * 4
-    assert b"Sweeps" not in client.ask("/ask").body  # type: ignore[attr-defined]
+    assert b"Sweeps" not in client.ask("/ask?model=gpt2").body  # type: ignore[attr-defined]
     assert "sweeps" not in [one["name"] for one in client.json("/screens")["screens"]]
     lockstep.plan("llama3-8b", "dgx-h100:2", batch=[64, 128], store=tmp_path / "plans.sweep")
     assert [client.ask(path).status for path in SCREENS] == [200] * 4
-    assert b"Sweeps" in client.ask("/ask").body  # type: ignore[attr-defined]
+    assert b"Sweeps" in client.ask("/ask?model=gpt2").body  # type: ignore[attr-defined]
     served.stop()
     with pytest.raises(BadInput, match="--sweeps"):
         lockstep.ui(open=False, sweeps="")

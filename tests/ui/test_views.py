@@ -362,3 +362,28 @@ def test_enter_lists_what_is_shown(opened: Opened, file: Path, plan: Plan) -> No
     first = page.locator("#space-view tbody tr").first.inner_text().split("\t")
     everything = list(points(plan.job, plan.cluster, plan.findings.space))
     assert first[1] == format_time(min(float(some.step_time_s.min()) for some in everything), 4)
+
+
+PLATE = """it.view.show(it.view.plane.limits);
+it.view.frame();
+const { canvas, ratio } = it.view, context = canvas.getContext("2d"), style = getComputedStyle(canvas);
+const x = it.view.pixel(Math.log10(given), 0)[0], top = it.view.plane.box().top;
+const right = x > it.view.plane.box().left + it.view.plane.box().width / 2;
+const corner = [right ? x - 60 : x + 14, top + 4].map((place) => Math.round(place * ratio));
+const data = context.getImageData(...corner, 40, 14).data;
+const ink = it.look.palette.map((pixel) => [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255].join());
+let points = 0;
+for (let i = 0; i < data.length; i += 4) points += ink.includes([data[i], data[i + 1], data[i + 2]].join());
+return points;"""
+MARKS = """return [...document.querySelectorAll("#space-view .ls-legend i")].map((one) =>
+  getComputedStyle(one).backgroundColor.match(/\\d+/g).map(Number));"""
+
+
+def test_the_limit_can_be_read_and_neighbouring_degrees_told_apart(opened: Opened, file: Path, plan: Plan) -> None:
+    """The limit's name has a plate below it; few values are spread over all colours."""
+    page = opened(file.as_uri())
+    ready(page, "space")
+    assert of(page, "space", PLATE, plan.cluster.device.memory_B) == 0
+    marks = np.array(of(page, "space", MARKS))
+    assert len(marks) > 2
+    assert np.sqrt(((marks[1:] - marks[:-1]) ** 2).sum(1)).min() > 80

@@ -14,7 +14,8 @@ from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import Transformer, models
 from lockstep.describe.workload import model as find_model
 from lockstep.explain.answer import Held, Input
-from lockstep.explain.read import HANG, LINKS, LOG, MEMORY, TABLE, TRACE, Known, find
+from lockstep.explain.read import HANG, LINKS, LOG, MEMORY, SHAPES, TABLE, TRACE, Known, find
+from lockstep.explain.read.execution_trace import Shapes, with_shapes
 from lockstep.explain.read.flight_recorder import Recorded
 from lockstep.explain.read.logs.log import PER_DEVICE_TOKENS, SAMPLES, Log
 from lockstep.explain.read.snapshot import Snapshot
@@ -65,13 +66,14 @@ def gather(given: Sequence[str | Path | Known]) -> Gathered:
     for number, one in enumerate(known):
         if places[number] in places[:number]:
             raise BadInput("is passed twice", str(one.path))
-    found: dict[str, list[object]] = {LOG: [], MEMORY: [], LINKS: [], HANG: [], TRACE: [], TABLE: []}
+    found: dict[str, list[object]] = {LOG: [], MEMORY: [], LINKS: [], HANG: [], TRACE: [], TABLE: [], SHAPES: []}
     for one in known:
         value = one.read()
         found[one.kind.gives] += value if isinstance(value, list | tuple) else [value]
+    operations = [one for name in OPERATIONS for one in found[name] if isinstance(one, RankTrace)]
     return Gathered(
         tuple(known),
-        tuple(one for name in OPERATIONS for one in found[name] if isinstance(one, RankTrace)),
+        tuple(with_shapes(operations, [one for one in found[SHAPES] if isinstance(one, Shapes)])),
         tuple(one for one in found[LOG] if isinstance(one, Log)),
         tuple(one for one in found[TABLE] if isinstance(one, RankTrace)),
         tuple(one for one in found[MEMORY] if isinstance(one, Snapshot)),

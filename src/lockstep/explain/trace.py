@@ -92,6 +92,10 @@ class RankTrace:
     """Of kernels of products whose shapes were recorded: FLOP/s, and (m, n, k, count) where there was one alone."""
     graphs: bool = False
     """Whether kernels ran from CUDA graphs, which have no launches of their own."""
+    pid: int | None = None
+    """The process of its exchanges by gloo, where it has some."""
+    recorded: Mapping[int, float] = field(default_factory=dict)
+    """When each of them starts, by the number of its record."""
     on_host: bool = False
     """Whether the operations are the host's own, as in a run on CPUs."""
 

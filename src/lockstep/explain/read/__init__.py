@@ -19,8 +19,10 @@ from lockstep.base.errors import BadInput
 from lockstep.base.registry import Registry, import_all
 from lockstep.explain.read.file import Head, head
 
-TRACE, TABLE, LOG, MEMORY, LINKS, HANG = "trace", "table", "log", "memory", "links", "hang"
-"""What a kind gives: kernels of a rank, operations of all ranks, steps, a snapshot, collectives, who did not arrive."""
+TRACE, TABLE, LOG, MEMORY, LINKS, HANG, SHAPES = "trace", "table", "log", "memory", "links", "hang", "shapes"
+"""What a kind gives: kernels of a rank, operations of all ranks, steps, a snapshot, collectives, who did not arrive,
+sizes of exchanges.
+"""
 MOST_FILES = 20_000
 """Of a folder."""
 

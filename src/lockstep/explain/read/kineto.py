@@ -82,6 +82,9 @@ class Columns:
     marks: list[tuple[str, float, float, int]] = field(default_factory=list)
     exchanged_B: dict[int, float] = field(default_factory=dict)
     """Bytes of gloo's exchanges, by the place of their annotation in `marks`."""
+    exchanges: dict[int, int] = field(default_factory=dict)
+    """Numbers of their records, likewise."""
+    pid: int | None = None
     threads: dict[str, int] = field(default_factory=dict)
     records: dict[int, tuple[int, int, float, int]] = field(default_factory=dict)
     shapes: dict[Shape, int] = field(default_factory=dict)
@@ -167,9 +170,18 @@ def _keep(kept: Columns, event: Json) -> None:
     elif category == "user_annotation":
         name = str(event["name"])
         if not name.startswith(("nccl:", "## ")):
-            if name.startswith("gloo:") and (size_B := gloo_B(name, event.get("args") or {})):
-                kept.exchanged_B[len(kept.marks)] = size_B
+            if name.startswith("gloo:"):
+                _keep_exchange(kept, event, event.get("args") or {})
             kept.marks.append((name, *_span(event), _thread(kept, event)))
+
+
+def _keep_exchange(kept: Columns, event: Json, args: Json) -> None:
+    """Keeps the size of an exchange of gloo, where shapes were recorded, and the number of its record."""
+    if size_B := gloo_B(str(event["name"]), args):
+        kept.exchanged_B[len(kept.marks)] = size_B
+    if record := int(args.get("Record function id") or 0):
+        kept.exchanges[len(kept.marks)] = record
+        kept.pid = int(event["pid"])
 
 
 def _span(event: Json) -> tuple[float, float]:
@@ -261,6 +273,8 @@ def _trace(path: str, kept: Columns, head: Json) -> RankTrace:
         graphs=kept.graphs,
         rates={names[of]: rate for of, rate in kept.rates.items()},
         on_host=on_host,
+        pid=kept.pid,
+        recorded={record: (kept.marks[at][1] - zero_us) / 1e6 for at, record in kept.exchanges.items()},
     )
 
 

@@ -6,10 +6,16 @@ const root = document.getElementById("form");
 const summary = document.querySelector("#question > summary");
 const MARK = /^dropped:[0-9a-f]+-/; // before the name of a dropped file in its word
 
+/** A field is not what was refused. */
+export function unmark(field) {
+  field.removeAttribute("aria-invalid");
+  field.parentElement.querySelector(".why")?.remove();
+}
+
 function control(field, value, page) {
   let said = value;
   const changed = (event) => {
-    event.target.removeAttribute("aria-invalid");
+    unmark(event.target);
     said = event.target.value.trim();
     page.soon({ [field.name]: said, ...(field.instead && said ? { [field.instead]: "" } : {}) });
   };
@@ -118,7 +124,7 @@ export function form(fields, words, page) {
       if (!field.files && page.waits(one)) continue;
       if (field.files) one.parentElement.querySelector("ul").replaceChildren(...chosen(field, words[field.name] ?? "", page));
       else one.value = words[field.name] ?? "";
-      one.removeAttribute("aria-invalid");
+      unmark(one);
     }
     return;
   }

@@ -1,7 +1,7 @@
 // The page: the address is the state. A change of the form changes the address, and the address is asked and drawn.
 
 import { h } from "./dom.js";
-import { form } from "./form.js";
+import { form, unmark } from "./form.js";
 
 const WAIT_MS = 150; // after the last key
 const answer = document.getElementById("answer");
@@ -61,6 +61,8 @@ function refused(found, fields) {
   instead(found.no ? "Not possible" : "That cannot be asked", text.replace(/^at\./, ""), found.levers ? h("pre", { tabindex: "0" }, found.levers) : null);
   const field = root.elements[found.where];
   if (!field) return;
+  unmark(field);
+  field.parentElement.append(h("span", { class: "red why", "aria-hidden": "true" }, found.error)); // where the answer is far below
   field.setAttribute("aria-invalid", "true");
   field.setAttribute("aria-errormessage", "why");
   const folded = field.closest("details:not(#question)");
