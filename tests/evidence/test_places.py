@@ -18,7 +18,7 @@ import pytest
 from lockstep.check.evidence.claims.entry import Check, Entry, Range
 from lockstep.check.evidence.claims.shelf import SHELF, entries, errata
 
-LINES = re.compile(r"(?:(?:first|second|third) text )?\d{2,4}(?:-\d{3,4})?")
+LINES = re.compile(r"guide \d{1,2}\.\d|(?:(?:first|second|third) text )?\d{2,4}(?:-\d{3,4})?")
 FOLDER = os.environ.get("LOCKSTEP_REFERENCE")
 TABLES = ("printed-statements.csv", "printed-proofs.csv", "printed-exercises.csv")
 SAID = {
