@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from lockstep.check.evidence.claims.deciders.listings import finishes, right_gradients, right_ranks
+from lockstep.check.evidence.claims.deciders.listings import finishes, most_that_end, right_gradients, right_ranks
 from lockstep.check.evidence.claims.entry import Check
 from lockstep.check.evidence.claims.shelf import entries, errata_of, find_entries
 
@@ -123,6 +123,7 @@ def test_sends_that_wait_need_a_receive_beside_them(stages: int) -> None:
     """One micro-batch goes there and back; from two on a stage sends forward to one that sends back to it."""
     assert [finishes(stages, number, False) for number in (1, 2, 4, 16)] == [1, 0, 0, 0]
     assert [finishes(stages, number, True) for number in (1, 2, 4, 16)] == [1, 1, 1, 1]
+    assert (most_that_end(stages, 5, False), most_that_end(stages, 5, True)) == (1, 5)
 
 
 def test_one_stage_sends_nothing_and_ends() -> None:

@@ -82,3 +82,10 @@ def finishes(stages: int, microbatches: int, fused: bool) -> int:
     while any(meets(stage) for stage in range(stages)):
         pass
     return int(not any(left))
+
+
+@decides("simulated")
+def most_that_end(stages: int, most: int, fused: bool) -> int:
+    """Largest number of micro-batches, of `most`, up to which such a pipeline ends."""
+    ends = [finishes(stages, number, fused) for number in range(1, most + 1)]
+    return ends.index(0) if 0 in ends else most
