@@ -110,12 +110,12 @@ def test_wrong_tables_are_false_and_have_errata() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6, 12])
 def test_only_a_bias_on_every_rank_after_the_sum_is_right(ranks: int) -> None:
-    assert (right_ranks(ranks, "after"), right_ranks(ranks, "first"), right_ranks(ranks, "before")) == (ranks, 1, 0)
+    assert [right_ranks(ranks, bias, 3, 12) for bias in ("after", "first", "before")] == [ranks, 1, 0]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 6])
 def test_gradients_of_a_layer_split_by_columns_have_to_be_summed(ranks: int) -> None:
-    assert (right_gradients(ranks, True), right_gradients(ranks, False)) == (ranks, 0)
+    assert [right_gradients(ranks, reduced, 3, 6) for reduced in (True, False)] == [ranks, 0]
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 8])

@@ -7,24 +7,20 @@ import numpy as np
 from lockstep.base.types.arrays import Array
 from lockstep.check.evidence.claims.deciders import decides
 
-WIDTH, OUT, ROWS = 12, 6, 5
-"""Of the small layer that is split: no answer depends on them as long as ranks divide the width."""
 
-
-def _layer() -> tuple[Array, Array, Array]:
-    """Inputs, weights and bias of whole numbers, so that sums are exact in any order."""
-    x = np.arange(ROWS * WIDTH, dtype=float).reshape(ROWS, WIDTH) % 7 - 3
-    weights = np.arange(WIDTH * OUT, dtype=float).reshape(WIDTH, OUT) % 5 - 2
-    return x, weights, np.arange(1.0, OUT + 1)
+def _layer(rows: int, width: int) -> tuple[Array, Array, Array]:
+    """Inputs, weights of a square layer and its bias, of whole numbers, so that sums are exact in any order."""
+    x = np.arange(rows * width, dtype=float).reshape(rows, width)
+    return x, np.arange(width * width, dtype=float).reshape(width, width), np.arange(width, dtype=float)
 
 
 @decides("simulated")
-def right_ranks(ranks: int, bias: str) -> int:
+def right_ranks(ranks: int, bias: str, rows: int, width: int) -> int:
     """Ranks whose output of a layer that is split by rows is right, by where the bias is added.
 
     `first`: on rank 0 after the all-reduce; `before`: on every rank before it; `after`: on every rank after it.
     """
-    x, weights, added = _layer()
+    x, weights, added = _layer(rows, width)
     parts = [a @ b for a, b in zip(np.split(x, ranks, axis=1), np.split(weights, ranks), strict=True)]
     total = sum(part + added * (bias == "before") for part in parts)
     outputs = [total + added * (bias == "after" or (bias == "first" and rank == 0)) for rank in range(ranks)]
@@ -32,9 +28,9 @@ def right_ranks(ranks: int, bias: str) -> int:
 
 
 @decides("simulated")
-def right_gradients(ranks: int, reduced: bool) -> int:
+def right_gradients(ranks: int, reduced: bool, rows: int, width: int) -> int:
     """Ranks whose gradient of the inputs of a layer split by columns is right, with or without its all-reduce."""
-    x, weights, _ = _layer()
+    x, weights, _ = _layer(rows, width)
     slope = x @ weights
     parts = [a @ b.T for a, b in zip(np.split(slope, ranks, axis=1), np.split(weights, ranks, axis=1), strict=True)]
     found = [sum(parts)] * ranks if reduced else parts
@@ -59,15 +55,13 @@ def _orders(stages: int, microbatches: int) -> list[list[tuple[str, int]]]:
 def finishes(stages: int, microbatches: int, fused: bool) -> int:
     """Whether a 1F1B pipeline of sends that wait for their receiver ends (1), or all wait for one another (0).
 
-    `fused`: a send and the receive after it from the same peer are posted together.
+    `fused`: a stage posts the message after the one it waits in together with that.
     """
     left = _orders(stages, microbatches)
 
     def posted(stage: int) -> list[tuple[str, int]]:
-        """What the stage waits in: one message, or two that go both ways."""
-        rest = left[stage]
-        both = fused and len(rest) > 1 and rest[0][1] == rest[1][1] and rest[0][0] != rest[1][0]
-        return rest[: 2 if both else 1]
+        """What the stage waits in."""
+        return left[stage][: 1 + fused]
 
     def meets(stage: int) -> bool:
         """Whether one of its messages meets one that its peer has posted; both are through then."""
@@ -87,5 +81,4 @@ def finishes(stages: int, microbatches: int, fused: bool) -> int:
 @decides("simulated")
 def most_that_end(stages: int, most: int, fused: bool) -> int:
     """Largest number of micro-batches, of `most`, up to which such a pipeline ends."""
-    ends = [finishes(stages, number, fused) for number in range(1, most + 1)]
-    return ends.index(0) if 0 in ends else most
+    return next((number for number in range(most) if not finishes(stages, number + 1, fused)), most)
