@@ -114,12 +114,13 @@ def _row_check(row: Mapping[str, str]) -> Check:
 def _of_card(entry: Entry, written: Sequence[Erratum]) -> Iterator[Erratum]:
     """Errata of printed numbers that the card contradicts and the file has no row of, numbered after the file's.
 
-    A statement that the text itself calls false has none of its own.
+    A statement that the text itself calls false has none of its own, nor has one that is right in another case.
     """
     known = {one.check.by for one in written if one.check}
     last = max((int(one.id.partition("/")[2]) for one in written), default=0)
     text_denies = entry.printed == "false"
-    own = () if text_denies else entry.every_check()
+    conditional = {check for case in entry.cases for check in case.checks}
+    own = () if text_denies else [check for check in entry.every_check() if check not in conditional]
     wrong = [check for check in own if check.refutes and check.by not in known and _is_printed(entry, check)]
     for number, check in enumerate(wrong, last + 1):
         printed, right = f"{check.what}: {check.claimed}", str(check.right)
