@@ -58,6 +58,7 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 1 more: items of the book that are printed as they are decided.
     # 25 more: generation, a file for each formula, its verb and view, whole steps, and the tables that they were asked.
     # 4 more: what people type for a quantity and for a machine, where kernels ran, execution traces.
+    # 2 more: items of the book that are printed as they are decided, and what listings of the guide do when they run.
     "files": (lambda: len(sources()), 1156),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
@@ -72,6 +73,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # items that are printed as they are decided and kept in a file.
     # 2,880 more: generation and steps of reinforcement learning, of which 420 read published rows.
     # 549 more: what people type, edits and refusals on the page, headings, roles of kernels, execution traces.
+    # 520 more: two verdicts of a problem, the lines of the book behind every claimed value, rivals, bounds as bounds,
+    # items that are printed as they are decided and kept in a file, cards of the guide.
     "lines": (lambda: sum(text.count("\n") for text in sources().values()), 142_400),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),

@@ -218,7 +218,7 @@ def test_options_without_effect_are_refused(words: dict[str, object], where: str
 
 def test_unknown_names_are_refused_with_suggestions() -> None:
     assert run("claims", "T99").refusal().startswith("ID: unknown claim 'T99'; did you mean")
-    assert "A.3, B.4, C.1, C.18; --search lists them" in run("claims", "ring latency").refusal()
+    assert "A.3, B.4, C.1, C.18, G.5.3, G.8.6; --search lists them" in run("claims", "ring latency").refusal()
     assert "C.2 (Stragglers)" in run("claims", "stragglrs").refusal()
     assert "try one of" in run("claims", "no such words").refusal()
 

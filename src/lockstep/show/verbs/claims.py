@@ -79,7 +79,9 @@ class Claims(Shown):
 
 ERRATA_OPTION = Option("ID", "Item whose errata are listed and run, one of them such as B.14/1, or all.")
 SEVERITY = Option("LEVEL", "Severity of the errata: high, medium or small.", default="all")
-KIND = Option("KIND", "Kind of items to list: theorem, statement, proof, example, exercise, homework or missing.")
+KIND = Option(
+    "KIND", "Kind of items to list: theorem, statement, proof, example, exercise, homework, guide or missing."
+)
 VERDICT = Option("V", "Verdict of items to list: true, false, conditional, ambiguous, sound, answer or missing.")
 ENGINE = Option(
     "E",
@@ -89,8 +91,8 @@ ENGINE = Option(
 STORE = Option("FILE", "File that keeps what --all found as it comes; what is there is not run again.")
 CLAIM = Argument(
     "ID",
-    "Items, such as T5, A.7, theorem 5 or exercise C.6; a fact of the lab or an erratum by its id. All items "
-    "are listed when omitted.",
+    "Items, such as T5, theorem 5, exercise C.6 or section 9.5 of the guide; a fact of the lab or an erratum by its "
+    "id. All items are listed when omitted.",
     repeated=True,
 )
 

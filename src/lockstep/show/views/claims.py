@@ -125,19 +125,20 @@ def _numbers(one: Decided, out: Console) -> None:
     rows = []
     for check in evidence:
         stated = check["part"] == "true form" and check["agrees"]
-        row = [check["check"], "-" if stated else check["claimed"], check["at"], check["right"]]
+        row = [check["check"], "-" if stated else check["claimed"], check["right"]]
         if ran and check["got"] is None:
             rows.append([*row, "-", "-", Text("left out at this seed", "bold red")])
         elif ran:
             rows.append([*row, f"{check['got']:.6g}", f"{check['allowed']:.1g}", _outcome(check, stated)])
         else:
-            rows.append([*row, check["nature"]])
+            rows.append([*row[:2], check["at"], row[2], check["nature"]])
     last = [("found", "right"), ("allowed", "right"), ("", "left")] if ran else [("", "left")]
-    first = [("", "text"), ("claimed", "right"), ("lines", "left"), ("right", "right")]
+    place = [] if ran else [("lines", "left")]
+    first = [("", "text"), ("claimed", "right"), *place, ("right", "right")]
     indented(out, table([*first, *last], rows))
     for check in evidence:
         if check["follows"]:
-            out.print(Text(f"  {check['claimed']} by {check['at']}: {check['follows']}", "dim"))
+            out.print(Text(f"  {check['claimed']} ({check['at']}): {check['follows']}", "dim"))
     for doubt in dict.fromkeys(check["doubt"] for check in evidence if check["doubt"]):
         out.print(f"\n  Its experiment broke one of its laws: {doubt}")
 

@@ -24,7 +24,8 @@ POWER = 4.0
 EXACT_FRAC = 1e-9
 """Rounding of floats, relative."""
 KINDS = {
-    "theorem": "T", "statement": "A", "proof": "B", "example": "E", "exercise": "C", "homework": "HW", "missing": "M",
+    "theorem": "T", "statement": "A", "proof": "B", "example": "E", "exercise": "C", "homework": "HW", "guide": "G",
+    "missing": "M",
 }  # fmt: skip
 """What an item is -> the letter of its numbers."""
 VERDICTS = ("true", "false", "conditional", "ambiguous", "sound", "answer", "missing")

@@ -47,6 +47,7 @@ SYMBOLS = (
     ("M", "nodes; mean time between failures"),
     ("n, N", "workers; N also samples of a data set"),
     ("p", "pipeline stages; parameters"),
+    ("P, V", "ranks or pipeline stages, and chunks of a device, in the guide"),
     ("r, X / T", "exchange over computing of a step"),
     ("R", "first distance to the optimum"),
     ("rho", "exchange over the computing of one worker"),
@@ -58,7 +59,7 @@ SYMBOLS = (
 )
 TITLES = {
     "theorem": "Theorems", "statement": "True or false", "proof": "Problems with proofs", "example": "Worked examples",
-    "exercise": "Exercises", "homework": "Homework", "missing": "Theorems that are cited and missing",
+    "exercise": "Exercises", "homework": "Homework", "guide": "Guide", "missing": "Theorems that are cited and missing",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The shelf: entries, errata and costs as they lie in the files of `shelf/`, read and found by forgiving names.
 
-`theorem 5`, `T5`, `t.5` and `exercise C.6`, `c6` all name an entry; `B.14/1` names an erratum.
+`theorem 5`, `T5`, `t.5` and `exercise C.6`, `c6` all name an entry, as `section 9.5`, `G.9.5` and `9.5` do of the
+guide; `section 9` names all of its entries, `B.14/1` an erratum.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lockstep.base.errors import UnknownName
 from lockstep.check.evidence.claims.entry import KINDS, Case, Check, Entry, Erratum, Range, Second
 
 SHELF = Path(__file__).with_name("shelf")
-FILES = ("theorem", "statement", "proof", "example", "exercise", "homework", "missing")
+FILES = ("theorem", "statement", "proof", "example", "exercise", "homework", "guide", "missing")
 DOTTED = "ABC"
 """Letters whose numbers have a dot: A.1, but T1."""
 WORDS = {
@@ -33,6 +34,8 @@ ALIKE = 0.8
 """Least similarity of a misspelled word to one of a title."""
 _LETTERS = {letter.lower() for letter in KINDS.values()}
 _TRUE_FALSE = re.compile(r"^true(?: or |/| )false")
+_SECTION = re.compile(r"^(?:(?:guide|section|g)[.\s-]*)?(\d{1,2})\.(\d{1,2})$|^(?:guide|section|g)[.\s-]*(\d{1,2})$")
+"""Of the guide: 9.5, section 9.5, G.9.5; or the whole of section 9, G.9."""
 _NUMBER = re.compile(r"^(?:([a-z][a-z-]*)\s+)?(?:(hw|[tabcem])[.\s-]?)?(\d{1,2})$")
 
 
@@ -111,12 +114,13 @@ def _row_check(row: Mapping[str, str]) -> Check:
 def _of_card(entry: Entry, written: Sequence[Erratum]) -> Iterator[Erratum]:
     """Errata of printed numbers that the card contradicts and the file has no row of, numbered after the file's.
 
-    A statement that the text itself calls false has none of its own.
+    A statement that the text itself calls false has none of its own, nor has one that is right in another case.
     """
     known = {one.check.by for one in written if one.check}
     last = max((int(one.id.partition("/")[2]) for one in written), default=0)
     text_denies = entry.printed == "false"
-    own = () if text_denies else entry.every_check()
+    conditional = {check for case in entry.cases for check in case.checks}
+    own = () if text_denies else [check for check in entry.every_check() if check not in conditional]
     wrong = [check for check in own if check.refutes and check.by not in known and _is_printed(entry, check)]
     for number, check in enumerate(wrong, last + 1):
         printed, right = f"{check.what}: {check.claimed}", str(check.right)
@@ -124,8 +128,8 @@ def _of_card(entry: Entry, written: Sequence[Erratum]) -> Iterator[Erratum]:
 
 
 def _is_printed(entry: Entry, check: Check) -> bool:
-    """Whether the text prints that number: of examples and exercises also one that follows from two others."""
-    return not check.follows or entry.kind in ("example", "exercise")
+    """Whether the text prints that number; of examples, exercises and the guide also one that follows from others."""
+    return not check.follows or entry.kind in ("example", "exercise", "guide")
 
 
 def errata_of(item: str) -> tuple[Erratum, ...]:
@@ -143,6 +147,8 @@ def costs() -> dict[str, float]:
 def canonical(name: str) -> str:
     """The id that a name like `theorem 5`, `a7` or `exercise C.6` means; the name itself where it means none."""
     text = _TRUE_FALSE.sub("true-false", " ".join(name.strip().lower().replace("_", "-").split()))
+    if found := _SECTION.match(text):
+        return "G." + ".".join(str(int(one)) for one in found.groups() if one)
     if found := _NUMBER.match(text):
         word, letter, number = found.groups()
         said = {word or "": (word or "") if word in _LETTERS else ""} | WORDS | KINDS
@@ -159,6 +165,8 @@ def find_entries(name: str) -> tuple[Entry, ...]:
     found = tuple(one for one in entries() if same in (one.id.casefold(), one.title.casefold(), *one.names))
     if found or not name.strip():
         return found or _unknown(name)
+    if part := tuple(one for one in entries() if one.kind == "guide" and one.id.startswith(f"{wanted}.")):
+        return part
     if same in SHARED:
         return tuple(one for one in entries() if one.kind == SHARED[same])
     about = () if re.search(r"\d", name) else search(name)

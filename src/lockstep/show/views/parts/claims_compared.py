@@ -26,17 +26,26 @@ WIDE = 5.0
 
 
 def compared(entry: Entry) -> dict[Check, str]:
-    """Checks whose claimed and right values are numbers of which one is a multiple of the other, with their names."""
+    """Checks whose claimed value is a multiple of a right one that is not 0, with their names."""
     named = {check: check.what for check in entry.checks}
     named |= {check: f"{case.when}: {check.what}" for case in entry.cases for check in case.checks}
     named |= {check: check.what for check in (entry.second.checks if entry.second else ())}
     named |= {check: check.what for check in entry.truths if check.refutes}
     usable = {
         check: name for check, name in named.items()
-        if _number(check.right) not in (None, 0.0) and _number(check.claimed)
+        if _number(check.right) not in (None, 0.0) and _number(check.claimed) is not None
     }  # fmt: skip
+    if any(_is_far(check) for check in usable):
+        # No logarithmic axis has a place for 0.
+        usable = {check: name for check, name in usable.items() if _number(check.claimed)}
     chosen = [check for check in usable if check.refutes or len(usable) <= MOST][:MOST]
     return {check: usable[check] for check in chosen}
+
+
+def _is_far(check: Check) -> bool:
+    """Whether one of the values is a large multiple of the other, which is not 0."""
+    claimed, right = _number(check.claimed), _number(check.right)
+    return bool(claimed and right) and max(claimed / right, right / claimed) > WIDE  # type: ignore[operator]
 
 
 def draw_compared(decided: Decided) -> Callable[[Axes], None]:

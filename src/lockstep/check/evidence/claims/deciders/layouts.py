@@ -15,6 +15,15 @@ def replicas(gpus: int, tp: int, pp: int) -> float:
 
 
 @decides("counted")
-def first_peer(rank: int, group: str, tp: int, pp: int, dp: int) -> float:
-    """Lowest rank in the group of a rank."""
-    return float(next(one for one in process_groups(Layout(tp=tp, pp=pp, dp=dp), group) if rank in one)[0])
+def first_peer(rank: int, group: str, tp: int, pp: int, dp: int, order: str = "tp-cp-ep-dp-pp") -> float:
+    """Lowest rank in the group of a rank; `order` of the axes, the one whose ranks are neighbours first."""
+    layout = Layout(tp=tp, pp=pp, dp=dp, order=tuple(order.split("-")))
+    return float(next(one for one in process_groups(layout, group) if rank in one)[0])
+
+
+@decides("priced")
+def peak_TFLOPs(device: str, dtype: str) -> float:
+    """Peak rate of dense products of a device of the catalog, in TFLOP/s."""
+    from lockstep import hardware
+
+    return hardware.device(device).peak(dtype) / 1e12

@@ -141,6 +141,12 @@ def steps(ranks: int) -> float:
 
 
 @decides("priced")
+def latency_steps(ranks: int, op: str, algorithm: str) -> float:
+    """Messages in series of a collective."""
+    return float(get(op, algorithm).price(ranks, ranks, FREE).latency_steps)
+
+
+@decides("priced")
 def hierarchical_steps(ranks: int, node: int) -> float:
     """Messages in series of an all-reduce in rings that sums inside nodes of `node` ranks first."""
     found = get(ALL, "hierarchical").price(ranks, ranks, FREE, levels=(node,), inner="ring", outer="ring")
