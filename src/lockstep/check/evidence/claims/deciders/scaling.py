@@ -92,9 +92,9 @@ def waiting_efficiency(workers: int, law: str) -> float:
 
 
 @decides("simulated")
-def synchronous_s(times_s: tuple[float, ...]) -> float:
+def synchronous_s(times_s: tuple[float, ...], seed: int) -> float:
     """Seconds of a step of workers that wait for one another, each with its own constant time."""
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(seed)
     _, steps_s = Barrier().steps_s(Constant(1.0), np.array(times_s), 0.0, len(times_s), generator)
     return float(steps_s.mean())
 
