@@ -271,6 +271,11 @@ flat.data = flat.to("cpu")
 assert not flat.is_cuda and part.is_cuda and flat.is_leaf
 flat.data = flat.to("cuda")
 net.weight = flat
+import weakref
+known, net = weakref.ref(net.weight), net.cpu()
+assert known() is net.weight and not net.weight.is_cuda
+net = net.cuda()
+assert known() is net.weight and net.weight.is_cuda
 """
 SAVED = """
 torch.distributed.init_process_group("nccl")
@@ -287,7 +292,7 @@ assert told == [2] * 4
 """
 
 
-def test_parameters_that_others_view_move(capture: Capture) -> None:
+def test_parameters_that_others_view_or_know_move(capture: Capture) -> None:
     assert capture(BEGIN + VIEWED + STEP).flops == BOTH
 
 

@@ -23,12 +23,14 @@ def set_data(one: torch.Tensor, made: torch.Tensor) -> None:
     torch.utils.swap_tensors(one, other)
 
 
-def count_none(one: FakeTensor) -> int:
-    """How many hold a tensor, where PyTorch looks for others: views of it may, as on real devices."""
-    return 1
+def exchange(one: torch.Tensor, other: torch.Tensor) -> None:
+    """What two tensors are, but not who: whoever refers to one, weakly or by a view, does so still."""
+    one.__class__, other.__class__ = other.__class__, one.__class__
+    one.__dict__, other.__dict__ = other.__dict__, one.__dict__
+    torch._C._swap_tensor_impl(one, other)
 
 
-def swapping(old: Callable[..., None]) -> Callable[..., None]:
+def swapping() -> Callable[..., None]:
     """Tensors that change places are forgotten by the memory of the fake mode, which would forbid it.
 
     What a program has marked one with stays, as where PyTorch changes its data.
@@ -50,7 +52,7 @@ def swapping(old: Callable[..., None]) -> Callable[..., None]:
         forget(one)
         forget(other)
         marks = {name: mark for name, mark in vars(one).items() if name not in (*vars(other), *REMEMBERED)}
-        old(one, other)
+        exchange(one, other)
         vars(one).update(marks)
 
     return swap
