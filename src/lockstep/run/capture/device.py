@@ -223,7 +223,7 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     # Functions of PyTorch that call it are run with the mode off.
     update_wrapper(attention, torch.nn.functional.scaled_dot_product_attention)
     torch.nn.functional.scaled_dot_product_attention = attention
-    torch.utils.swap_tensors = swapping()
+    torch.utils.swap_tensors = swapping(torch.utils.swap_tensors)
     torch.load = loading(torch.load, NAME, lambda one: one.to(_card()))
     torch._utils._rebuild_tensor = really(torch._utils._rebuild_tensor)
     _autocast()

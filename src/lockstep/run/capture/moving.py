@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -23,18 +24,14 @@ def set_data(one: torch.Tensor, made: torch.Tensor) -> None:
     torch.utils.swap_tensors(one, other)
 
 
-def exchange(one: torch.Tensor, other: torch.Tensor) -> None:
-    """What two tensors are, but not who: whoever refers to one, weakly or by a view, does so still."""
-    one.__class__, other.__class__ = other.__class__, one.__class__
-    one.__dict__, other.__dict__ = other.__dict__, one.__dict__
-    torch._C._swap_tensor_impl(one, other)
+def swapping(old: Callable[..., None]) -> Callable[..., None]:
+    """Tensors that change places are forgotten by the memory of the fake mode.
 
-
-def swapping() -> Callable[..., None]:
-    """Tensors that change places are forgotten by the memory of the fake mode, which would forbid it.
-
-    What a program has marked one with stays, as where PyTorch changes its data.
+    Whoever else refers to one, weakly or by a view of it, does not forbid it, as where PyTorch changes its data. What a
+    program has marked one with stays.
     """
+    vars(torch.utils)["weakref"] = SimpleNamespace(getweakrefs=lambda one: [])
+    FakeTensor._use_count = lambda one: 1  # type: ignore[attr-defined]
 
     def forget(one: torch.Tensor) -> None:
         if not isinstance(one, FakeTensor):
@@ -52,7 +49,7 @@ def swapping() -> Callable[..., None]:
         forget(one)
         forget(other)
         marks = {name: mark for name, mark in vars(one).items() if name not in (*vars(other), *REMEMBERED)}
-        exchange(one, other)
+        old(one, other)
         vars(one).update(marks)
 
     return swap
