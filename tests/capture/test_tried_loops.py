@@ -271,6 +271,11 @@ flat.data = flat.to("cpu")
 assert not flat.is_cuda and part.is_cuda and flat.is_leaf
 flat.data = flat.to("cuda")
 net.weight = flat
+import weakref
+known, net = weakref.ref(net.weight), net.cpu()
+assert known() is net.weight and not net.weight.is_cuda
+net = net.cuda()
+assert known() is net.weight and net.weight.is_cuda
 """
 SAVED = """
 torch.distributed.init_process_group("nccl")
@@ -287,7 +292,7 @@ assert told == [2] * 4
 """
 
 
-def test_parameters_that_others_view_move(capture: Capture) -> None:
+def test_parameters_that_others_view_or_know_move(capture: Capture) -> None:
     assert capture(BEGIN + VIEWED + STEP).flops == BOTH
 
 
@@ -366,3 +371,33 @@ def test_parameters_that_are_frozen_for_a_while_are_trained(capture: Capture) ->
     """As a critic is, while what it judges is updated; what always is so is not."""
     found = capture(BEGIN + TURNS + STEP).program
     assert (found["parameters"], found["trained_parameters"]) == (3 * WIDTH * WIDTH, 2 * WIDTH * WIDTH)
+
+
+RAGGED = """
+parts = [torch.randn(5, 64, device="cuda"), torch.randn(7, 64, device="cuda")]
+loss = lambda: net(torch.nested.nested_tensor(parts, layout=torch.jagged)).values().square().mean()
+"""
+
+
+def test_tensors_of_symbols_are_refused_with_what_to_use(capture: Capture) -> None:
+    with pytest.raises(BadInput, match=r"Nested tensors have sizes that are symbols: use padding at train.py:\d+"):
+        capture(BEGIN + RAGGED + STEP)
+
+
+TRACED = """
+from torch.distributed.pipelining import ScheduleGPipe, SplitPoint, pipeline
+torch.distributed.init_process_group("nccl")
+net = torch.nn.Sequential(*(torch.nn.Linear(64, 64, bias=False) for _ in range(4)))
+cut = pipeline(net, mb_args=(torch.randn(2, 64),), split_spec={"2": SplitPoint.BEGINNING})
+stage = cut.build_stage(0, torch.device("cuda"))
+net, schedule = stage.submod, ScheduleGPipe(stage, 4, torch.nn.functional.mse_loss)
+def loss():
+    schedule.step(x())
+    return types.SimpleNamespace(backward=lambda: None)
+"""
+
+
+def test_stages_of_a_traced_model_are_on_the_card(capture: Capture) -> None:
+    found = capture(BEGIN + "import types\n" + TRACED + STEP, ranks=2)
+    assert found.flops == (2 + 3) * PRODUCT
+    assert found.program["parameters"] == 2 * WIDTH * WIDTH

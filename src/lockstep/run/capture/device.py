@@ -30,7 +30,7 @@ from lockstep.describe.hardware.card import Card
 from lockstep.run.capture.autocast import Casts
 from lockstep.run.capture.cuda import SEEN, Generator, answer, index
 from lockstep.run.capture.kernels import ctc_loss, kernels, rms_norm
-from lockstep.run.capture.moving import count_none, set_data, swapping
+from lockstep.run.capture.moving import set_data, swapping
 from lockstep.run.capture.real import Real, is_without, listed, loading, really, with_values
 from lockstep.run.capture.values import no_told_size
 
@@ -223,7 +223,6 @@ def install(card: Card, held: tuple[Callable[[], int], Callable[[], int]], atten
     # Functions of PyTorch that call it are run with the mode off.
     update_wrapper(attention, torch.nn.functional.scaled_dot_product_attention)
     torch.nn.functional.scaled_dot_product_attention = attention
-    FakeTensor._use_count = count_none  # type: ignore[attr-defined]
     torch.utils.swap_tensors = swapping(torch.utils.swap_tensors)
     torch.load = loading(torch.load, NAME, lambda one: one.to(_card()))
     torch._utils._rebuild_tensor = really(torch._utils._rebuild_tensor)

@@ -95,9 +95,14 @@ FUSED = [f"{name}{ending}" for name in ("_fused_sgd_", "_fused_adagrad_") for en
 
 
 def ctc_loss(
-    log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
-    reduction: str = "mean", zero_infinity: bool = False,
-) -> torch.Tensor:  # fmt: skip
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> torch.Tensor:
     """A loss of aligned texts, by the operation that a GPU has for lengths that are numbers."""
     steps, lengths = _numbers(input_lengths), _numbers(target_lengths)
     if log_probs.device.type == "cpu" or isinstance(lengths, torch.Tensor):

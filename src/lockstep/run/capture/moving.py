@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -23,16 +24,14 @@ def set_data(one: torch.Tensor, made: torch.Tensor) -> None:
     torch.utils.swap_tensors(one, other)
 
 
-def count_none(one: FakeTensor) -> int:
-    """How many hold a tensor, where PyTorch looks for others: views of it may, as on real devices."""
-    return 1
-
-
 def swapping(old: Callable[..., None]) -> Callable[..., None]:
-    """Tensors that change places are forgotten by the memory of the fake mode, which would forbid it.
+    """Tensors that change places are forgotten by the memory of the fake mode.
 
-    What a program has marked one with stays, as where PyTorch changes its data.
+    Whoever else refers to one, weakly or by a view of it, does not forbid it, as where PyTorch changes its data. What a
+    program has marked one with stays.
     """
+    vars(torch.utils)["weakref"] = SimpleNamespace(getweakrefs=lambda one: [])
+    FakeTensor._use_count = lambda one: 1  # type: ignore[attr-defined]
 
     def forget(one: torch.Tensor) -> None:
         if not isinstance(one, FakeTensor):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
+from lockstep.base.types.plain import Json
 from lockstep.run.capture.values import is_program, place
 
 
@@ -30,11 +31,18 @@ def refusal(error: BaseException) -> Json:
 
 
 REMEDY = "write it with a fixed size, such as torch.where, or say how many rows it has with --answer"
-STAGES = "PipeliningMetadataError", "Failed to run stage backward"
 STAGE = (
-    ". No other rank is there to say what it sends: give PipelineStage(input_args=..., output_args=...), and to "
+    "No other rank is there to say what it sends: give PipelineStage(input_args=..., output_args=...), and to "
     "tensors that get gradients requires_grad"
 )
+INSTEAD = {
+    "PipeliningMetadataError": STAGE,
+    "Failed to run stage backward": STAGE,
+    "shape_env must not be None": "Nested tensors have sizes that are symbols: use padding",
+    "not linked with support for cuda": "Tensors of a library's own kind, such as quantized states of optimizers, are "
+    "not captured: use PyTorch's own",
+}
+"""What helps, by what errors of PyTorch say."""
 _KERNELS = """
 triton flash_attn flash_attn_interface transformer_engine bitsandbytes apex xformers mamba_ssm causal_conv1d
 liger_kernel grouped_gemm sageattention fla
@@ -47,7 +55,7 @@ def _instead(error: BaseException) -> str:
     """What helps against an error of PyTorch or Python."""
     if isinstance(error, ImportError) and any(one in KERNELS for one in re.findall(r"\w+", f"{error.name} {error}")):
         return ". Its kernels need a GPU: use PyTorch's own operations"
-    return STAGE if any(one in f"{type(error).__name__} {error}" for one in STAGES) else ""
+    return next((f". {one}" for said, one in INSTEAD.items() if said in f"{type(error).__name__} {error}"), "")
 
 
 def _line(error: BaseException) -> str:

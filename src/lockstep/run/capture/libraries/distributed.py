@@ -18,9 +18,11 @@ from torch.distributed.tensor import DTensor, _dispatch, _op_schema
 
 from lockstep.run.capture.cuda import SEEN, index
 from lockstep.run.capture.groups import CapturedGroup
+from lockstep.run.capture.libraries.after import After
 from lockstep.run.capture.real import really
 
 BACKEND = "captured"
+STAGES = "torch.distributed.pipelining.stage"
 
 
 class RanksNotSaid(Exception):
@@ -37,6 +39,8 @@ def prepare(notes: list[str]) -> None:
     _replace("init_device_mesh", really(device_mesh.init_device_mesh))
     torch.multiprocessing.spawn = _spawned  # type: ignore[assignment]
     _objects()
+    # Stages of a traced model are moved to the card, but for those that have no bytes.
+    sys.meta_path.insert(0, After(STAGES, lambda found: vars(found).update(FakeTensor=())))
     vars(_op_schema)["_rebuild_tensor_from_dtensor_meta"] = _shape_of
     vars(_dispatch)["run_dtensor_rng_op"] = lambda begin, end, draw, *args, **words: draw(*args, **words)
     for kind, part in ((DTensor, "_local_tensor"), (AsyncCollectiveTensor, "elem")):
