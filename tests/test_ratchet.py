@@ -53,31 +53,25 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 1 more: what a captured step shows of its software.
     # 11 more: other depths and batches of captures, what public scripts do, tables asked at first sight, an example.
     # 2 more: captured steps on the page, and why an answer may lie further off.
-    # 23 more: generation, a file for each formula, its verb and view, whole steps, and the tables that they were asked.
-    # 3 more: what people type on the page, and roles of kernels; 3: measured loads of experts, what an allocator holds.
-    # 1 more: items of the book that are printed as they are decided.
     # 25 more: generation, a file for each formula, its verb and view, whole steps, and the tables that they were asked.
     # 4 more: what people type for a quantity and for a machine, where kernels ran, execution traces.
     # 2 more: items of the book that are printed as they are decided, and what listings of the guide do when they run.
-    # 4 more: checkpoints of several ranks, and why a program cannot be captured; two that were here without a limit.
-    "files": (lambda: len(sources()), 1156),
+    # 4 more: checkpoints of several ranks, and why a program cannot be captured.
+    # 2 more: where experts lie on ranks, and what an allocator holds.
+    "files": (lambda: len(sources()), 1161),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
     # 440 more: that file, modules of captured operations, kernels of a GPU, and rows that captures found to differ.
     # 1,660 more: captures at other depths, batches and lengths, compared and reported, scripts of others, first sights.
     # 580 more: captured steps on the page, whose files may be anybody's; intervals, evaluations, phases of engines.
     # 310 more: doubts, curves of kernels, risk of running out of memory, links that one collective uses.
-    # 2,640 more: generation and steps of reinforcement learning, of which 420 read published rows.
-    # 398 more: what people type, edits and refusals on the page, its headings and axes, roles of kernels.
     # 260 more: measured loads of experts, what an allocator holds, what layers keep by their classes.
-    # 420 more: two verdicts of a problem, the lines of the book behind every claimed value, rivals, bounds as bounds,
-    # items that are printed as they are decided and kept in a file.
     # 2,880 more: generation and steps of reinforcement learning, of which 420 read published rows.
     # 549 more: what people type, edits and refusals on the page, headings, roles of kernels, execution traces.
     # 520 more: two verdicts of a problem, the lines of the book behind every claimed value, rivals, bounds as bounds,
     # items that are printed as they are decided and kept in a file, cards of the guide.
-    # 675 more, 292 of them here without a limit: hooks of copied models, answers of torch.cuda, sizes by answers.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 142_400),
+    # 400 more: hooks of copied models, answers of torch.cuda, sizes by answers.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 143_215),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),
