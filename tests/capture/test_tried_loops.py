@@ -401,3 +401,16 @@ def test_stages_of_a_traced_model_are_on_the_card(capture: Capture) -> None:
     found = capture(BEGIN + "import types\n" + TRACED + STEP, ranks=2)
     assert found.flops == (2 + 3) * PRODUCT
     assert found.program["parameters"] == 2 * WIDTH * WIDTH
+
+
+PACKED = """
+cell = torch.nn.LSTM(64, 64).cuda()
+def loss():
+    rows = torch.nn.utils.rnn.pack_padded_sequence(net(torch.randn(9, 2, 64, device="cuda")), torch.tensor([9, 5]))
+    return cell(rows)[0].data.square().mean()
+"""
+
+
+def test_an_answer_is_asked_for_where_it_helps(capture: Capture) -> None:
+    with pytest.raises(BadInput, match=r"_pack_padded_sequence.* or leave it out of the step$"):
+        capture(BEGIN + PACKED + STEP)

@@ -27,6 +27,8 @@ SIZED = frozenset(
     ("nonzero", "_unique2", "unique_dim", "unique_consecutive", "bincount", "repeat_interleave", "masked_select")
 )
 """What gives tensors whose size depends on values."""
+ANSWERED = SIZED - {"unique_dim", "unique_consecutive"}
+"""Of these, what has as many rows as an answer says."""
 INDEXED = frozenset(("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from lockstep.base.types.plain import Json
+from lockstep.run.capture.known import ANSWERED
 from lockstep.run.capture.values import is_program, place
 
 
@@ -22,15 +23,15 @@ def refusal(error: BaseException) -> Json:
         return {"error": str(error)}
     if isinstance(error, DynamicOutputShapeException):
         where = _line(error)
-        said = f"{error.func} at {where} gives a tensor whose size depends on its values; {REMEDY} {where}=NUMBER"
-        return {"error": said}
+        answer = f", or say how many rows it has with --answer {where}=NUMBER" if error.func._opname in ANSWERED else ""
+        return {"error": f"{error.func} at {where} gives a tensor whose size depends on its values; {REMEDY}{answer}"}
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
+    said = " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1]).rstrip(".")
     said = f"{type(error).__name__}: {said}{_instead(error)}"
     return {"error": f"{said} at {_line(error)}", "trace": "".join(traceback.format_exception(error))}
 
 
-REMEDY = "write it with a fixed size, such as torch.where, or say how many rows it has with --answer"
+REMEDY = "write it with a fixed size, such as torch.where, or leave it out of the step"
 STAGE = (
     "No other rank is there to say what it sends: give PipelineStage(input_args=..., output_args=...), and to "
     "tensors that get gradients requires_grad"
