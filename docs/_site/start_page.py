@@ -13,9 +13,9 @@ CONTENTS = {
         learn/shaped-links learn/training learn/exercises""",
     "Notebooks": """notebooks/plan-a-run notebooks/where-convergence-breaks notebooks/measure-and-fit
         notebooks/five-exercises""",
-    "Use": """use/commands use/plan use/ui use/other-software use/guide use/fine-tune use/fine-tunes use/capture
-        use/own-model use/own-hardware use/own-software
-        use/add-your-own use/lists use/engines use/which-cluster use/programs use/simulate use/campaign use/checkpoint
+    "Use": """use/commands use/plan use/ui use/other-software use/guide use/fine-tune use/reinforcement use/fine-tunes
+        use/capture use/own-model use/own-hardware use/own-software use/add-your-own use/lists
+        use/engines use/which-cluster use/programs use/simulate use/campaign use/checkpoint
         use/cases use/converge use/claims use/sweeps use/measure use/diagnose use/rig use/train use/runs use/python""",
     "Reference": """reference/glossary reference/api reference/formulas reference/json reference/experiments
         reference/configurations reference/claims""",

@@ -74,3 +74,8 @@ def test_the_command_line_says_what_is_meant() -> None:
         lockstep.estimate("gpt2", "dgx-h100:x", batch=64)
     found = lockstep.campaign("gpt2", "dgx-h100:1", batch=64, tokens="15 billion", repair="2 hours")
     assert found.run.work.tokens == 15e9
+
+
+def test_a_number_of_thousands_of_digits_is_no_machine() -> None:
+    with pytest.raises(BadInput, match="unknown cluster"):
+        lockstep.estimate("gpt2", "9" * 5000, batch=64)

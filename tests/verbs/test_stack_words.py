@@ -53,6 +53,8 @@ def test_every_verb_accepts_a_stack_file_and_ways(
     words = {**ASKED[verb], "stack": str(file), "way": "norm=one"}
     if verb == "export":
         words["to"] = "torchtitan-cli"
+    if verb == "rollout":
+        words |= {"trainer": "plan", "cluster": "dgx-h100:1", "prompts": 64}
     answers = [_answer(verb, {**words, **changes}) for changes in ({}, {"stack": file, "way": {"norm": "one"}})]
     assert answers[0] == answers[1]
     for wrong, said in (("nrom=one", "did you mean norm"), ("norm=onee", "did you mean one"), ("norm", "SLOT=WAY")):

@@ -32,6 +32,7 @@ OTHER = {
     "roofline": "shares of traffic and computing, no seconds of a step",
     "export": "a configuration",
     "cite": "sources",
+    "rollout": "generation, which is what it prices",
 }
 """Verbs that read a recipe and price no step."""
 COUNTED = "of the fp8 peak; attention counted in full"

@@ -35,7 +35,8 @@ def by_place(trace: RankTrace) -> RankTrace:
     """The trace with the class of kernels whose place says it."""
     spans = trace.spans
     kind = spans.kind.copy()
-    kind[_on_sending_streams(spans)] = COMMUNICATION
+    if not trace.on_host:  # The threads of a processor send and compute alike.
+        kind[_on_sending_streams(spans)] = COMMUNICATION
     kind[_of_updates(trace)] = CLASSES.index("optimizer")
     if np.array_equal(kind, spans.kind):
         return trace

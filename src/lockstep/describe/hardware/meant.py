@@ -7,6 +7,8 @@ import re
 from lockstep.describe.hardware import shipped
 from lockstep.describe.hardware.shipped import shelf
 
+LONGEST = 100
+"""Letters of a name of which it is asked what was meant."""
 NUMBER = r"(?P<number>\d+(?:[,_ ]\d{3}(?!\d))*)"
 BEFORE = re.compile(rf"{NUMBER}\s*(?:[x×*]\s*)?(?P<nodes>(?:nodes?|machines?)\s*(?:of\s*|x\s*)?)?(?P<name>\S.*)", re.I)
 BEHIND = re.compile(rf"(?P<name>\S.*?)\s*[x×*: ]\s*{NUMBER}(?P<nodes>\s*(?:nodes?|machines?))?", re.I)
@@ -19,7 +21,7 @@ def meant(said: str) -> str | None:
 
     A number beside the name of a cluster is one of nodes, beside that of a device one of devices.
     """
-    for pattern in (BEFORE, BEHIND):
+    for pattern in (BEFORE, BEHIND) if len(said) <= LONGEST else ():
         match = pattern.fullmatch(said.strip())
         if match is not None:
             number, name = int(re.sub(r"\D", "", match["number"])), match["name"].strip().lower()

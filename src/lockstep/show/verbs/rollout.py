@@ -37,7 +37,7 @@ MAX_RESPONSE = Option("N", "Tokens at which an answer stops in any case.", defau
 TAIL = Option("FRAC", "The tail begins when at most this share of answers is still running.", default="10%")
 DEGREES = {"tp": "--rollout-tp", "pp": "--rollout-pp", "dp": "--attention-dp", "ep": "--rollout-ep"}
 FLAGS = {**DEGREES, "most_sequences": "--in-flight", "model": "MODEL", "host_s": "--host"}
-OF_STEP = ("train", "train_batch", "stack", "split", "staleness", "search")
+OF_STEP = ("train", "train_batch", "stack", "way", "split", "staleness", "search")
 """Words that need a trainer."""
 
 
@@ -167,6 +167,7 @@ def _update(devices: Cluster, found: "Rollout", asked: Json) -> "Estimate":
         "seq": round(found.prompt_tokens + found.lengths.mean),
         "train": asked.get("train", "grpo"),
         "stack": asked.get("stack"),
+        "way": asked.get("way"),
         **_layout_words(asked["trainer"]),
     }
     with _of_trainer():

@@ -1,10 +1,12 @@
 """Options of `rollout` about an engine and about the whole step."""
 
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, TypedDict
 
 from lockstep.show.verbs.words.option import Option, Switch
 from lockstep.show.verbs.words.quantity import Length, Quantity, Time
+from lockstep.show.verbs.words.stack_file import WAY, Given
 
 _ENGINE, _STEP = "Engine", "Step"
 
@@ -75,9 +77,15 @@ class StepWords(EngineWords, total=False):
         Option("N", "Answers of one update; several make a step.", panel=_STEP, default="all of the step"),
     ]
     stack: Annotated[
-        str | Path | None,
-        Option("S", "Training software, as lockstep stack lists it.", panel=_STEP, default="megatron-te"),
+        Given | None,
+        Option(
+            "S",
+            "Training software, as lockstep stack lists it, or a file of your own.",
+            panel=_STEP,
+            default="megatron-te",
+        ),
     ]
+    way: Annotated[str | Mapping[str, str] | None, replace(WAY, panel=_STEP)]
     split: Annotated[
         Quantity | None,
         Option(
