@@ -133,6 +133,13 @@ def test_the_longest_of_many_is_that_of_the_exact_law(number: int) -> None:
     assert cut.expected_longest(number) == pytest.approx(exact, rel=2e-4)
 
 
+@pytest.mark.parametrize(("k", "n"), [(1, 3), (2, 3), (3, 3), (5, 16)])
+def test_orders_of_percentiles_are_those_of_drawn_answers(k: int, n: int) -> None:
+    law = read_lengths("percentiles:p10=500,p50=1k,p90=4k").law
+    drawn = np.sort(law.draw(np.random.default_rng(5), 200_000 * n).reshape(-1, n), axis=1)[:, k - 1]
+    assert law.expected_order_s(k, n) == pytest.approx(float(drawn.mean()), rel=0.01)
+
+
 def test_the_longest_of_a_file_and_of_percentiles(tmp_path: Path) -> None:
     path = tmp_path / "answers.txt"
     path.write_text("10\n20\n\n40\n", encoding="utf-8")

@@ -7,22 +7,22 @@ from hypothesis import strategies as st
 
 import lockstep
 from lockstep.price.layout import FRAMEWORK_B, Memory
-from lockstep.price.layout.reserved import KEPT_FRAC, reserved_B
+from lockstep.price.layout.reserved import KEPT_FRAC, SEGMENTS_FRAC, kept_frac, reserved_B
 from lockstep.show.views.memory import reserved_words
 from published_data import unpackaged
 
 CAPACITY_B = 8e10
 
 
-@given(st.floats(1e8, 2e11), st.booleans())
-def test_it_lies_between_what_tensors_take_and_what_there_is(allocated_B: float, segments: bool) -> None:
-    held_B = float(reserved_B(allocated_B, CAPACITY_B, segments))
+@given(st.floats(1e8, 2e11), st.sampled_from([0.0, SEGMENTS_FRAC, KEPT_FRAC]))
+def test_it_lies_between_what_tensors_take_and_what_there_is(allocated_B: float, kept: float) -> None:
+    held_B = float(reserved_B(allocated_B, CAPACITY_B, kept))
     assert held_B >= allocated_B
     assert held_B <= max(CAPACITY_B, allocated_B)
 
 
 def test_blocks_that_grow_leave_less_beside_them() -> None:
-    assert float(reserved_B(4e10, CAPACITY_B, True)) < float(reserved_B(4e10, CAPACITY_B, False))
+    assert 0.0 == kept_frac("xla", False) < kept_frac("eager", True) < kept_frac("eager", False)
 
 
 def test_a_total_is_tensors_slack_and_framework() -> None:
@@ -34,6 +34,7 @@ def test_the_answer_says_what_tools_show() -> None:
     found = lockstep.memory("llama3-8b", "dgx-h100:1", batch=32, zero=3)
     assert reserved_words(found.memory, "nvidia-smi") in " ".join(str(found).split())
     assert "nvidia-smi" not in str(lockstep.memory("llama3-8b", "dgx-h100:1", batch=32, zero=0))
+    assert "nvidia-smi" not in str(lockstep.memory("llama3-8b", "dgx-h100:1", batch=32, zero=3, stack="maxtext"))
     assert "rocm-smi will show" in str(lockstep.memory("llama3-8b", "mi300x-8:1", batch=32, zero=3))
 
 

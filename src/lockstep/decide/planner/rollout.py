@@ -17,7 +17,7 @@ from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Floats, Ints
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
-from lockstep.base.units import format_time
+from lockstep.base.units import format_size, format_time
 from lockstep.decide.planner.generation_interval import interval_of
 from lockstep.decide.planner.interval import Interval
 from lockstep.price.generation import Answered, Engine, Lengths, Passes, Pool, pool_of, simulate_answers
@@ -106,6 +106,11 @@ class Rollout(Shown):
     def bound_by(self) -> str:
         """The largest part."""
         return max(self.breakdown_s, key=lambda part: self.breakdown_s[part])
+
+    @property
+    def sequence_tokens(self) -> int:
+        """Tokens of a prompt with its answer, in the mean: what an update trains on."""
+        return round(self.prompt_tokens + self.lengths.mean)
 
     @property
     def held(self) -> int:
@@ -202,10 +207,10 @@ def _engines(engine: Engine) -> int:
 def _check_fits(engine: Engine, pool: Pool) -> None:
     """Raises BadInput where weights leave no pool."""
     if pool.pool_B <= 0:
-        need = (pool.weights_B + pool.working_B) / 1e9
+        need, there = format_size(pool.weights_B + pool.working_B), format_size(pool.capacity_B)
         raise BadInput(
-            f"weights and working memory of {need:.0f} GB leave nothing of {pool.capacity_B / 1e9:.0f} GB for keys and "
-            f"values on one {engine.cluster.device.name}; cut the engine over more devices",
+            f"weights and working memory of {need} leave nothing of {there} for keys and values on one "
+            f"{engine.cluster.device.name}; cut the engine over more devices",
             "--rollout-tp",
         )
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Bools, Floats, Ints
+from lockstep.price.generation.equal import reach_sum
 from lockstep.price.generation.passes import Passes
 from lockstep.price.generation.pool import Pool
 
@@ -170,7 +171,10 @@ class _Engine:
         number = len(self.context)
         if number not in self.body_s:
             self.body_s[number] = float(self.passes.tokens_s(number))
-        read_s = sum(rate * _reach(self.context, steps, window) for window, rate in self.passes.context_s.items())
+        read_s = sum(
+            rate * float(np.sum(reach_sum(self.context, steps, window)))
+            for window, rate in self.passes.context_s.items()
+        )
         self.time_s += steps * self.body_s[number] + read_s
         self.context += steps
         self.left -= steps
@@ -217,9 +221,3 @@ def simulate_answers(passes: Passes, pool: Pool, prompt: int, lengths: Ints, mos
     start_s, in_flight, tokens, decodes = (np.array(column) for column in zip(*stretches, strict=True))
     first_s = np.array([engine.first_s[answer] for answer in range(len(lengths))])
     return Answered(end_s, first_s, start_s, in_flight, tokens, decodes, engine.prefill_s, engine.preempted)
-
-
-def _reach(context: Ints, steps: int, window: int) -> float:
-    """Sum over sequences and steps of the keys that a layer reads, at most `window` each, if any."""
-    growing = np.full(len(context), steps) if not window else np.clip(window - context, 0, steps)
-    return float(np.sum(growing * context + growing * (growing - 1) / 2 + (steps - growing) * window))

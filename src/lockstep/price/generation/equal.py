@@ -10,12 +10,15 @@ w (`passes.py`). Holds where the pool has room for F sequences of P + O tokens.
 
 from __future__ import annotations
 
+import numpy as np
+
+from lockstep.base.types.arrays import Number
 from lockstep.price.generation.passes import Passes
 
 
-def reach_sum(start: float, steps: float, window: float) -> float:
-    """Sum of min(start + j, window) over j from 0 to steps - 1; window 0 is none."""
-    growing = steps if not window else min(steps, max(0.0, window - start))
+def reach_sum(start: Number, steps: float, window: float) -> Number:
+    """Sum of min(start + j, window) over j from 0 to steps - 1; window 0 is none. Broadcasts over `start`."""
+    growing: Number = np.clip(window - start, 0.0, steps) if window else steps
     return growing * start + growing * (growing - 1) / 2 + (steps - growing) * window
 
 
@@ -24,7 +27,7 @@ def wave_s(passes: Passes, sequences: int, prompts: int, prompt: int, response: 
     if not sequences:
         return 0.0
     steps = response - 1
-    read_s = sum(rate * reach_sum(prompt + 1, steps, window) for window, rate in passes.context_s.items())
+    read_s = sum(rate * float(reach_sum(prompt + 1, steps, window)) for window, rate in passes.context_s.items())
     start_s = float(passes.prefill_s(prompts, prompt))
     return start_s + steps * float(passes.tokens_s(sequences)) + sequences * read_s
 

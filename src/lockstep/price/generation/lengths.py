@@ -63,9 +63,11 @@ class Percentiles(Law):
         return self._at(generator.random(number))
 
     def expected_order_s(self, k: int, n: int) -> float:
-        if k != n:
-            raise NotImplementedError("only the largest is known")
-        return float(np.mean(self._at(_points() ** (1 / n))))
+        points = _points()
+        if k == n:
+            return float(np.mean(self._at(points ** (1 / n))))
+        weights = np.exp((k - 1) * np.log(points) + (n - k) * np.log1p(-points))
+        return float(np.average(self._at(points), weights=weights))
 
     def _at(self, fractions: Array | float) -> Array:
         """Lengths below which these shares lie."""

@@ -49,7 +49,7 @@ from lockstep.price.layout.kept import activations_B, piece
 from lockstep.price.layout.layout import KEEP, OFFLOAD_PARAMETERS, PAGED, LayoutGrid, host_capacity_B
 from lockstep.price.layout.moments import casts, gradients_made, updating_B
 from lockstep.price.layout.recipe import Recipe
-from lockstep.price.layout.reserved import reserved_B
+from lockstep.price.layout.reserved import KEPT_FRAC, kept_frac, reserved_B
 from lockstep.price.layout.risk import is_safe, out_of_memory_frac
 from lockstep.price.layout.sharing import (
     gradients_pass,
@@ -65,8 +65,8 @@ from lockstep.simulate.parallel.data.local import OUTER_STATE_B
 FRAMEWORK_B = 1.5e9
 """CUDA context, communicator buffers and workspaces of one rank: assumed, typical of NCCL jobs (1 to 2 GB)."""
 SLACK_FRAC = 0.05
-"""What the allocator holds beyond what is in use: assumed. Megatron-LM's logs of 2021 show up to 0.25, expandable
-segments in today's PyTorch a few percent."""
+"""What must be there beyond tensors in use, as blocks do not fit together: assumed. Where there is room the allocator
+holds more (`reserved.py`)."""
 MOMENTS = ("loss", "backward", "last backward", "update")
 """When memory may be fullest: at the loss; in the backward pass of a layer, while others still wait for theirs; at its
 end, when all gradients are there; during the update."""
@@ -92,8 +92,8 @@ class Memory(Shown):
     """A rank's share of host memory; infinite where it is not known."""
     moment: Whole = 1
     """When these are there: a code of MOMENTS."""
-    expandable_segments: bool = False
-    """Whether the allocator's blocks can grow."""
+    kept_frac: float = KEPT_FRAC
+    """Of what tensors take, what PyTorch's allocator holds besides where there is room; 0 without it."""
 
     @property
     def when(self) -> str:
@@ -115,7 +115,7 @@ class Memory(Shown):
     @property
     def reserved_B(self) -> Number:
         """What the allocator is expected to hold, with blocks that it keeps where there is room."""
-        return reserved_B(self.allocated_B, self.capacity_B - FRAMEWORK_B, self.expandable_segments)
+        return reserved_B(self.allocated_B, self.capacity_B - FRAMEWORK_B, self.kept_frac)
 
     @property
     def fits(self) -> Truth:
@@ -170,8 +170,13 @@ def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int) -> Me
         host_B=on_host_B,
         host_capacity_B=host_capacity_B(cluster),
         moment=moment,
-        expandable_segments=job.recipe.habits.expandable_segments,
+        kept_frac=_kept_frac(job.recipe),
     )
+
+
+def _kept_frac(recipe: Recipe) -> float:
+    """What the allocator of a run's software holds besides."""
+    return kept_frac(recipe.software.kernels, recipe.habits.expandable_segments)
 
 
 def _room_B(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int, others_B: Number) -> Number:
@@ -203,7 +208,7 @@ def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
         host_B=reduce(np.maximum, [one.host_B for one in found]),
         host_capacity_B=host_capacity_B(cluster),
         moment=np.choose(fullest, [one.moment for one in found]),
-        expandable_segments=job.recipe.habits.expandable_segments,
+        kept_frac=_kept_frac(job.recipe),
     )
 
 

@@ -22,7 +22,13 @@ KEPT_FRAC = 0.25
 SEGMENTS_FRAC = 0.15
 
 
-def reserved_B(allocated_B: Number, room_B: float, expandable_segments: bool) -> Number:
+def kept_frac(kernels: str, expandable_segments: bool) -> float:
+    """k of software with these kernels; 0 for programs that XLA compiles, which have no such allocator."""
+    if kernels == "xla":
+        return 0.0
+    return SEGMENTS_FRAC if expandable_segments else KEPT_FRAC
+
+
+def reserved_B(allocated_B: Number, room_B: float, kept_frac: float) -> Number:
     """Bytes that the allocator holds at most, of tensors of `allocated_B` on a device with `room_B` for them."""
-    kept_frac = SEGMENTS_FRAC if expandable_segments else KEPT_FRAC
     return np.maximum(allocated_B, np.minimum(allocated_B * (1.0 + kept_frac), room_B))

@@ -22,7 +22,7 @@ WIDTH = 0.041
 LEAST_FRAC = 0.01
 SAFE_RISK_FRAC = 0.10
 """Probability of running out of memory up to which a layout is safe. Chosen, not measured: a run that stops is started
-again within minutes, and a lower limit costs steps that are several percent slower."""
+again within minutes."""
 
 
 def most_used_frac(risk_frac: float, where: str | None = None) -> float:

@@ -164,7 +164,7 @@ def _update(devices: Cluster, found: "Rollout", asked: Json) -> "Estimate":
 
     words: Json = {
         "batch": whole(asked.get("train_batch", found.answers), "--train-batch"),
-        "seq": round(found.prompt_tokens + found.lengths.mean),
+        "seq": found.sequence_tokens,
         "train": asked.get("train", "grpo"),
         "stack": asked.get("stack"),
         "way": asked.get("way"),

@@ -54,7 +54,7 @@ def render(found: StageMemories, out: Console) -> None:
     out.print(f"{say}: stage {found.fullest} is the fullest with {total} of {capacity} per device; {risk}.")
     if memory.tight:
         out.print(tight_words(memory))
-    if fits and device.vendor in SHOWN_BY:
+    if fits and device.vendor in SHOWN_BY and memory.kept_frac:
         out.print(reserved_words(memory, SHOWN_BY[device.vendor]))
     if memory.host_B:
         out.print(host_words(memory))
