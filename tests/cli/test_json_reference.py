@@ -77,6 +77,8 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
             "--trainer",
             "zero=1",
             "--search",
+            "--for",
+            "trl",
         ),
         (
             "rollout",

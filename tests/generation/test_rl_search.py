@@ -51,3 +51,12 @@ def test_devices_of_one_node_are_split_one_by_one() -> None:
 def test_searches_that_cannot_be(words: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         lockstep.rollout(*MACHINE, **ASKED, **words)
+
+
+def test_a_split_that_cannot_train_is_left_out() -> None:
+    """32B with its reference does not fit on one node of those that would be left to it."""
+    found = lockstep.rollout("qwen3-32b", "dgx-h100:4", **ASKED, trainer="plan", staleness=1, search=True)
+    assert found.choices
+    assert 8 not in {one.training for one in found.choices}
+    assert found.step is not None
+    assert found.step.fits

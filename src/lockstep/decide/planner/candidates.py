@@ -7,13 +7,13 @@ of jobs that differ in nothing but the global batch: what depends on it has the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.base.types.arrays import Floats
+from lockstep.base.types.arrays import Floats, Number
 from lockstep.decide.planner.space import Space
 from lockstep.describe.hardware import Cluster
 from lockstep.price.layout import OFFLOAD_PARAMETERS, Job, LayoutGrid, broken_rules, host_B, peak_B
@@ -24,6 +24,9 @@ from lockstep.simulate.parallel.pipeline import code
 Mask = NDArray[np.bool_]
 Cuts = Sequence[Sequence[int]] | None
 """Micro-batches that each of several jobs may have; all when None."""
+
+AlsoHeld = Callable[[LayoutGrid], Number]
+"""Bytes of the fullest rank of every layout of a grid at another moment than those of a step."""
 
 MAX_GRID = 400_000
 """Layouts in one grid, with those that share their rows: bounds the search's own memory."""
@@ -60,6 +63,11 @@ class Sized:
     """Bytes that the rank with most offloaded states keeps in host memory."""
     shared: tuple[Pricing, int] | None = None
     """Where several batches are priced together: how, and which of them this is."""
+
+    def holding(self, also_B: AlsoHeld) -> Sized:
+        """The same, with the memory of another moment where that is more."""
+        more_B = np.maximum(self.memory_B, np.broadcast_to(also_B(self.grid), self.memory_B.shape))
+        return replace(self, memory_B=more_B)
 
     def step_time_s(self, job: Job, cluster: Cluster) -> Floats:
         """Seconds of a step of every layout."""

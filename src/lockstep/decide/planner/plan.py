@@ -52,7 +52,8 @@ def plan(
     "robust" too, and takes of the layouts that are nearly as fast the one that loses least when links and software are
     slow (`robust.py`), "cost" also looks at parts of it and takes the cheapest per token; `top` layouts are returned;
     `pins` are decided already; `software` is what must be able to run them; `space` replaces that of the pins. Ctrl-C
-    gives the best of what has been searched; `batch_frac` how far off a batch is still a neighbour (`neighbours.py`).
+    gives the best of what has been searched; `batch_frac` how far off a batch is still a neighbour (`neighbours.py`), 0
+    where an error is to name none.
     Raises BadInput, and Infeasible with every violated constraint when no layout is possible.
     """
     if course is not None:
@@ -65,7 +66,11 @@ def plan(
     try:
         found = _preferred(goal, model, recipe, cluster, asked.searched)
     except Infeasible as error:
-        if not goal.alone or not (beside := asked.beside(Job(model, recipe, cluster.num_devices), cluster, None)):
+        if (
+            not goal.alone
+            or not batch_frac
+            or not (beside := asked.beside(Job(model, recipe, cluster.num_devices), cluster, None))
+        ):
             raise
         raise Infeasible(f"{error}; {'; '.join(map(str, beside))}", error.violations) from error
     if found.findings.complete:
@@ -106,7 +111,8 @@ class _Asked:
             found = together.find(job, part, self.space_of, self.takes_of, self.top)
         if found is None:
             space, top, prune = self.space_of(job, part), self.top, self.prune
-            found = search(job, part, space, top=top, prune=prune, progress=self.progress, takes=takes)
+            also_B = None if self.software is None else self.software.also_B(job)
+            found = search(job, part, space, top=top, prune=prune, progress=self.progress, takes=takes, also_B=also_B)
         if self.software is not None and found.refused is not None and not found.best:
             raise self.software.nothing(job, found.refused.layout)
         return found

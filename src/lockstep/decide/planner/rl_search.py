@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lockstep.base.errors import BadInput
+from lockstep.base.errors import BadInput, Infeasible
 from lockstep.base.types.plain import Json, picked
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.decide.planner.rl_step import rl_step, updates_s, with_step
@@ -22,6 +22,7 @@ from lockstep.price.generation import Engine
 
 Generate = Callable[[Engine], Rollout]
 Train = Callable[[Cluster, Rollout], Estimate]
+Refuses = Callable[[Rollout], Infeasible | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +44,31 @@ class Choice:
         return picked(self)
 
 
-def search(engine: Engine, machine: Cluster, generate: Generate, train: Train, staleness: int) -> Rollout:
+def search(
+    engine: Engine,
+    machine: Cluster,
+    generate: Generate,
+    train: Train,
+    staleness: int,
+    refuses: Refuses = lambda found: None,
+) -> Rollout:
     """The rollout of the fastest step that fits, with all choices that were tried; the fastest of all where none fits.
 
-    Raises BadInput where no choice is possible.
+    `refuses`: why software cannot run a step; such choices are left out. Raises BadInput where no choice is possible,
+    and Infeasible with the reasons of the last one where the software runs none.
     """
     tried: list[tuple[Choice, Rollout]] = []
+    refused: list[Infeasible] = []
     for devices in _splits(machine, staleness):
-        with suppress(BadInput):
-            tried += _on(engine, machine, devices, generate, train, staleness, _best_s(tried))
+        with suppress(BadInput, Infeasible):
+            for choice in _on(engine, machine, devices, generate, train, staleness, _best_s(tried)):
+                error = refuses(choice[1])
+                if error is None:
+                    tried.append(choice)
+                else:
+                    refused.append(error)
+    if not tried and refused:
+        raise refused[-1]
     if not tried:
         raise BadInput("no split and no engine is possible; give --rollout-tp and --split to see why", "--search")
     choices = sorted((choice for choice, _ in tried), key=lambda one: (not one.fits, one.step_time_s))
@@ -81,7 +98,7 @@ def _on(
     staleness: int,
     best_s: float,
 ) -> list[tuple[Choice, Rollout]]:
-    """The choices on so many devices that generate."""
+    """The choices on so many devices that generate. Raises Infeasible where the others cannot train."""
     whole = devices == machine.num_devices
     generating = machine if whole else machine.resized(devices)
     training = machine if whole else machine.resized(machine.num_devices - devices)

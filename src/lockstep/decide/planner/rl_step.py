@@ -14,7 +14,8 @@ generation and back after it. Rewards, advantages and what software does between
          engines take to load so many bytes
     H    2 (parameters, gradients and states of a rank) / rate of the host link; none where no host is known
 
-Memory of a device, phase by phase: while it generates, the engine's share; while it trains, the trainer's; while
+Memory of a device, phase by phase: while it generates, the engine's share; while it trains, the trainer's, of a usual
+micro-batch or of the longest sequence, which is alone in its own (`longest.py`), whichever is more; while
 weights are sent, the trainer's parameters and the engine's weights. Together, states stay on the device through all
 phases where no host is known.
 """
@@ -30,6 +31,7 @@ from lockstep.decide.planner.ahead import ahead_s
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.decide.planner.generation_interval import interval_of
 from lockstep.decide.planner.interval import Interval
+from lockstep.decide.planner.longest import longest_B
 from lockstep.decide.planner.rollout import Rollout
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import parameters
@@ -198,7 +200,8 @@ def _phases(
     stays_B = _states_B(trainer) if colocated and whole.host is None else 0.0
     engine_B = pool.weights_B + pool.working_B + max(0.0, pool.pool_B)
     sent_B = float(trainer.memory.parameters_B) + pool.weights_B if colocated else pool.weights_B
-    train_B, capacity_B = float(trainer.memory.total_B), float(trainer.memory.capacity_B)
+    long_B = float(longest_B(trainer.job, trainer.cluster, trainer.layout.grid(), generation.most_tokens))
+    train_B, capacity_B = max(float(trainer.memory.total_B), long_B), float(trainer.memory.capacity_B)
     return (
         Phase("generate", taken[0], engine_B + stays_B, memory_B),
         Phase("train", taken[1] * trainer.step_time_s, train_B, capacity_B),
@@ -212,5 +215,7 @@ def with_step(generation: Rollout, step: RlStep) -> Rollout:
     more = (
         "rewards, advantages and what software does between phases are not counted",
         "every device gets all tensors one after another when weights are sent",
+        f"updates take the time of sequences of the mean length, {generation.sequence_tokens:,} tokens; memory is also "
+        f"that of the longest, {generation.most_tokens:,}, alone in its micro-batch",
     )
     return replace(generation, step=step, assumptions=(*left_out, *more))

@@ -21,8 +21,10 @@ from lockstep.base.units import format_size, format_time
 from lockstep.decide.planner.generation_interval import interval_of
 from lockstep.decide.planner.interval import Interval
 from lockstep.price.generation import Answered, Engine, Lengths, Passes, Pool, pool_of, simulate_answers
+from lockstep.price.generation.lengths import LONGEST
 
 if TYPE_CHECKING:
+    from lockstep.decide.planner.rl_export import Configuration
     from lockstep.decide.planner.rl_search import Choice
     from lockstep.decide.planner.rl_step import RlStep
 
@@ -76,6 +78,8 @@ class Rollout(Shown):
     """The whole step that it is part of, where a trainer is given."""
     choices: tuple[Choice, ...] = ()
     """Of a search, the splits and engines that were simulated, the best first."""
+    configuration: Configuration | None = None
+    """Of the software that the step is for, where one is named."""
 
     @property
     def answers(self) -> int:
@@ -113,6 +117,12 @@ class Rollout(Shown):
         return round(self.prompt_tokens + self.lengths.mean)
 
     @property
+    def most_tokens(self) -> int:
+        """Tokens of a prompt with the longest answer: at the cut that was asked for, else of those that were drawn."""
+        most = self.lengths.most
+        return self.prompt_tokens + (most if most < LONGEST else self.longest)
+
+    @property
     def held(self) -> int:
         """Sequences of the mean final length that the pools of one engine hold."""
         return self.pool.sequences(self.prompt_tokens + self.lengths.mean)
@@ -127,7 +137,7 @@ class Rollout(Shown):
         pool = {**self.pool.to_dict(), "held_sequences": self.held, "memory_B": self.engine.cluster.device.memory_B}
         own = "time_s tokens tokens_per_s token_s prefill_s breakdown_s bound_by tail_frac tail_s idle_frac interval "
         own += "engines devices prompts group answers prompt_tokens most_in_flight preempted moments assumptions step "
-        own += "choices"
+        own += "choices configuration"
         return {
             **picked(self, own),
             "tokens_per_s_per_device": self.tokens_per_s / self.devices,

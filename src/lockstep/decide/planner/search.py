@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.progress import Progress
-from lockstep.decide.planner.candidates import Candidates, Cuts, Mask, Sized, candidates, candidates_of
+from lockstep.decide.planner.candidates import AlsoHeld, Candidates, Cuts, Mask, Sized, candidates, candidates_of
 from lockstep.decide.planner.interval import Ends
 from lockstep.decide.planner.space import Space
 from lockstep.describe.hardware import Cluster
@@ -103,15 +103,16 @@ def search(
     progress: Progress | None = None,
     among: Iterable[Candidates] | None = None,
     takes: Takes | None = None,
+    also_B: AlsoHeld | None = None,
 ) -> Findings:
     """Scores every layout of `space`.
 
     `progress(done, total)` is called after each stage count; Ctrl-C keeps what is known. `among` are the candidates of
     `job` and `space`, where several searches share them. What `takes` refuses is not chosen; it is asked only of what
-    would be.
+    would be. `also_B`: what the layouts of a grid hold at another moment than those of a step.
     """
     each = ([some] for some in (candidates(job, space) if among is None else among))
-    (found,) = _searched([job], cluster, space, each, top, prune, [takes], progress)
+    (found,) = _searched([job], cluster, space, each, top, prune, [takes], progress, also_B)
     return found
 
 
@@ -127,7 +128,7 @@ def searches(
 
 def _searched(
     jobs: Sequence[Job], cluster: Cluster, space: Space, each: Iterable[Sequence[Candidates]], top: int, prune: bool,
-    takes: Sequence[Takes | None], progress: Progress | None,
+    takes: Sequence[Takes | None], progress: Progress | None, also_B: AlsoHeld | None = None,
 ) -> list[Findings]:  # fmt: skip
     """What is found for every job of its candidates, stage count by stage count."""
     several, total = [Findings(space) for _ in jobs], len(space.pp)
@@ -136,7 +137,8 @@ def _searched(
             for found, job, some, takes_it in zip(several, jobs, given, takes, strict=True):
                 found.rejected += some.rejected
                 for part, sized in enumerate(some.grids):
-                    _score(found, job, cluster, sized, (done, part), top, prune, takes_it)
+                    held = sized if also_B is None else sized.holding(also_B)
+                    _score(found, job, cluster, held, (done, part), top, prune, takes_it)
             if progress is not None:
                 progress(done + 1, total)
     except KeyboardInterrupt:
@@ -212,15 +214,17 @@ class _Scores:
 
 def _taken(found: Findings, scores: _Scores, enough: int, takes: Takes) -> _Scores:
     """Of the layouts that may be chosen, the fastest `enough`, and all that need less memory than every faster one."""
-    left, taken, least_B = scores.ordered().flat, list[int](), np.inf
+    left, taken, least_B, asked = scores.ordered().flat, list[int](), np.inf, enough
     while left.size:
-        (first,) = scores.at(left[:1]).scored()
-        left = left[1:]
-        if not takes(first.layout):
-            found.refused = first if found.refused is None else min(found.refused, first)
-            continue
-        taken.append(first.place[-1])
-        least_B = min(least_B, first.memory_B)
+        for one in scores.at(left[:asked]).scored():
+            if len(taken) >= enough and one.memory_B >= least_B:
+                continue
+            if not takes(one.layout):
+                found.refused = one if found.refused is None else min(found.refused, one)
+                continue
+            taken.append(one.place[-1])
+            least_B = min(least_B, one.memory_B)
+        left, asked = left[asked:], 2 * asked
         if len(taken) >= enough:
             left = left[scores.memory_B[left] < least_B]
     return scores.at(np.array(taken, dtype=np.intp))

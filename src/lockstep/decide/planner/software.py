@@ -20,6 +20,7 @@ from typing import Any
 
 from lockstep.base.errors import BadInput, Infeasible, UnknownName
 from lockstep.base.types.plain import Json
+from lockstep.decide.planner.candidates import AlsoHeld
 from lockstep.decide.planner.export import CHOICES, TARGETS, version
 from lockstep.decide.planner.export.refusals import Placed, Refusals, refuse_model
 from lockstep.decide.planner.points import Refuses
@@ -67,6 +68,9 @@ class Software:
                 given = ", ".join(dict.fromkeys(map(write, getattr(space, axis))))
                 raise BadInput(f"{self.version} does not run {given}; it has {had}", flag)
         return replace(space, **kept)
+
+    def also_B(self, job: Job) -> AlsoHeld | None:
+        """What layouts hold at a moment that a step does not have; None where there is none."""
 
     def takes(self, job: Job) -> Takes:
         """Whether the software can run a layout of `job`."""

@@ -253,6 +253,12 @@ def source_ids() -> dict[str, str]:
     return found
 
 
+def source_id(name: str) -> str | None:
+    """The first hub id that the source of a catalog model names; None where there is none."""
+    found = SOURCE_ID.search(_tables()[name]["source"]) if name in _tables() else None
+    return found[1] if found else None
+
+
 def of_hub_id(hub_id: str) -> str | None:
     """The catalog's name of the model with that hub id, or with the name that it ends with; None where it has none."""
     lowered = hub_id.lower()

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
+from lockstep.base.documents.files import write_text, writing
 from lockstep.base.errors import BadInput, located
 from lockstep.base.types.plain import Json
 from lockstep.base.units import LENGTH, parse_frac, parse_time_s
@@ -14,12 +16,13 @@ from lockstep.show.verbs.words.calling import verb
 from lockstep.show.verbs.words.named import Cluster, Model
 from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Length, Quantity
-from lockstep.show.verbs.words.question import read_cluster, whole
+from lockstep.show.verbs.words.question import read_cluster, read_question, whole
 from lockstep.show.verbs.words.rollout import StepWords
 from lockstep.show.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, SEED
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.estimate import Estimate
+    from lockstep.decide.planner.rl_export import RlSoftware
     from lockstep.decide.planner.rollout import Rollout
     from lockstep.describe.workload import Transformer
     from lockstep.price.generation import Engine
@@ -37,8 +40,9 @@ MAX_RESPONSE = Option("N", "Tokens at which an answer stops in any case.", defau
 TAIL = Option("FRAC", "The tail begins when at most this share of answers is still running.", default="10%")
 DEGREES = {"tp": "--rollout-tp", "pp": "--rollout-pp", "dp": "--attention-dp", "ep": "--rollout-ep"}
 FLAGS = {**DEGREES, "most_sequences": "--in-flight", "model": "MODEL", "host_s": "--host"}
-OF_STEP = ("train", "train_batch", "stack", "way", "split", "staleness", "search")
+OF_STEP = ("train", "train_batch", "stack", "way", "split", "staleness", "search", "software", "export")
 """Words that need a trainer."""
+NAMED = {"software": "--for"}
 
 
 @verb
@@ -82,9 +86,9 @@ def rollout(
             return find(one, *numbers, lengths, **more)
 
         if "search" in asked:
-            return _searched(engine, machine, generate, asked)
+            return _configured(_searched(engine, machine, generate, asked), asked)
         found = generate(engine)
-    return found if "trainer" not in asked else _with_trainer(found, machine, asked)
+    return found if "trainer" not in asked else _configured(_with_trainer(found, machine, asked), asked)
 
 
 def _text_model(model: str | Path | Model) -> "Transformer":
@@ -121,7 +125,9 @@ def _refuse(asked: Json) -> None:
     """Raises BadInput for words about a trainer where there is none, and for those that a search finds."""
     for name in OF_STEP:
         if name in asked and "trainer" not in asked:
-            raise BadInput("is about a whole step; give --trainer too", f"--{name.replace('_', '-')}")
+            raise BadInput("is about a whole step; give --trainer too", NAMED.get(name, f"--{name.replace('_', '-')}"))
+    if "export" in asked and "software" not in asked:
+        raise BadInput("name the software whose configuration is written, e.g. --for verl", "--export")
     for name in ("split", "rollout_tp"):
         if name in asked and "search" in asked:
             raise BadInput("is what --search finds; leave one of them out", f"--{name.replace('_', '-')}")
@@ -142,7 +148,33 @@ def _searched(engine: "Engine", machine: Cluster, generate: "Callable[[Engine], 
     """The rollout of the best split and engine."""
     from lockstep.decide.planner.rl_search import search
 
-    return search(engine, machine, generate, partial(_update, asked=asked), _staleness(asked))
+    wanted, update = _software(asked), partial(_update, asked=asked)
+    if wanted is None:
+        return search(engine, machine, generate, update, _staleness(asked))
+    return search(engine, machine, generate, update, _staleness(asked), wanted.refuses_step)
+
+
+def _software(asked: Json) -> "RlSoftware | None":
+    """The software that the step is for."""
+    from lockstep.decide.planner.rl_export import rl_software
+
+    return rl_software(asked["software"]) if "software" in asked else None
+
+
+def _configured(found: "Rollout", asked: Json) -> "Rollout":
+    """The rollout with the configuration of the software that it is for, which is also written to `export`."""
+    wanted = _software(asked)
+    if wanted is None:
+        return found
+    found = wanted.configured(found)
+    if "export" in asked and found.configuration is not None:
+        folder = Path(asked["export"])
+        with writing(folder, "--export"):
+            folder.mkdir(parents=True, exist_ok=True)
+        for name, text in found.configuration.files.items():
+            write_text(folder / name, text, "--export")
+        return replace(found, configuration=replace(found.configuration, folder=str(folder)))
+    return found
 
 
 def _with_trainer(found: "Rollout", machine: Cluster, asked: Json) -> "Rollout":
@@ -161,6 +193,8 @@ def _staleness(asked: Json) -> int:
 def _update(devices: Cluster, found: "Rollout", asked: Json) -> "Estimate":
     """An update on these devices."""
     from lockstep.decide.planner.estimate import estimate as estimate_layout
+    from lockstep.decide.planner.longest import Longest
+    from lockstep.decide.planner.plan import plan
 
     words: Json = {
         "batch": whole(asked.get("train_batch", found.answers), "--train-batch"),
@@ -168,10 +202,16 @@ def _update(devices: Cluster, found: "Rollout", asked: Json) -> "Estimate":
         "train": asked.get("train", "grpo"),
         "stack": asked.get("stack"),
         "way": asked.get("way"),
-        **_layout_words(asked["trainer"]),
     }
+    described, wanted = _layout_words(asked["trainer"]), _software(asked)
+    if wanted is not None and words["stack"] is None:
+        words["stack"] = wanted.stack
     with _of_trainer():
-        question, layout = read_asked(found.engine.model, devices, None, words)
+        if not described:
+            asked_of = read_question(found.engine.model, devices, **words)
+            limits = Longest("longest", "", wanted, found.most_tokens, asked_of.cluster)
+            return plan(asked_of.model, asked_of.cluster, asked_of.recipe, top=1, software=limits, batch_frac=0.0).best
+        question, layout = read_asked(found.engine.model, devices, None, words | described)
     return estimate_layout(question.job, question.cluster, layout)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
+    from lockstep.decide.planner.rl_export import Configuration
     from lockstep.decide.planner.rl_search import Choice
     from lockstep.decide.planner.rl_step import RlStep
     from lockstep.decide.planner.rollout import Rollout
@@ -53,7 +54,20 @@ def render(found: Rollout, out: Console) -> None:
     indented(out, table(_PAIRS, _answers(found)))
     heading(out, "Memory", "of one device")
     indented(out, table([("", "left"), ("", "right")], _memory(found)))
+    if found.configuration is not None:
+        _configuration(found.configuration, out)
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
+
+
+def _configuration(written: Configuration, out: Console) -> None:
+    """The files themselves, or where they were written."""
+    if written.folder is not None:
+        heading(out, "Configuration", f"for {written.version}")
+        indented(out, Text(f"written to {', '.join(f'{written.folder}/{name}' for name in written.files)}"))
+        return
+    heading(out, "Configuration", f"for {written.version}; --export DIR writes it")
+    for name, text in written.files.items():
+        out.file.write(f"  {name}\n" + "".join(f"    {line}\n" for line in text.splitlines()))
 
 
 def _choice(one: Choice) -> list[str | Text]:
@@ -146,6 +160,8 @@ COMMAND = Command(
         "--rollout-tp 2,4,8 --weights-dtype fp8",
         "lockstep rollout qwen2.5-7b -c dgx-h100:2 --prompts 64 --group 16 --prompt-tokens 512 --response 2k "
         "--trainer zero=3 --train-batch 256 --split 8 --staleness 1",
+        "lockstep rollout qwen3-32b -c dgx-h100:8 --prompts 128 --group 8 --prompt-tokens 512 --response 4k "
+        "--trainer plan --search --staleness 1 --for verl --export run",
     ),
     render=render,
     picture=plot_rollout,

@@ -44,6 +44,16 @@ class Refusals:
         return Infeasible(message, [Violation(reason, 1.0, 1.0) for reason in self.reasons])
 
 
+class FirstRefusal(Refusals):
+    """Raises Infeasible at the first reason: for those who ask often, and only whether."""
+
+    def when(self, broken: bool, reason: str) -> None:
+        """Raises Infeasible if `broken`."""
+        if broken:
+            self.reasons.append(reason)
+            raise self.error()
+
+
 def refuse_model(job: Job, no: Refusals) -> None:
     """Notes a model that software for decoders of text does not train."""
     name = job.model.name

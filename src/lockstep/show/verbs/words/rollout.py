@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, TypedDict
 
 from lockstep.show.verbs.words.option import Option, Switch
@@ -101,6 +102,17 @@ class StepWords(EngineWords, total=False):
             default="0",
         ),
     ]
+    software: Annotated[
+        str | None,
+        Option(
+            "SOFTWARE",
+            "Only steps that this software can run: verl, nemo-rl, trl, openrlhf or prime-rl. The answer has its "
+            "configuration.",
+            "--for",
+            panel=_STEP,
+        ),
+    ]
+    export: Annotated[str | Path | None, Option("DIR", "Folder for the configuration of --for.", panel=_STEP)]
     search: Annotated[
         bool | None,
         Switch("Find the split and the engine's tensor parallelism with the fastest step that fits.", panel=_STEP),

@@ -1,0 +1,60 @@
+"""The longest sequence of a step is alone in its micro-batch, and has to fit there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import lockstep
+from lockstep.decide.planner.longest import WHOLE, longest_B
+from lockstep.decide.planner.rollout import Rollout
+from lockstep.price.layout import memory
+
+MACHINE = ("qwen2.5-7b", "dgx-h100:1")
+ASKED = {"prompts": 16, "group": 8, "prompt_tokens": 512}
+
+
+def trained(response: str, trainer: str, **words: object) -> Rollout:
+    return lockstep.rollout(*MACHINE, **ASKED, response=response, trainer=trainer, **words)
+
+
+def test_answers_alike_need_what_a_micro_batch_of_one_needs() -> None:
+    found = trained("1536", "zero=3,micro-batch=1")
+    assert found.step is not None
+    trainer = found.step.trainer
+    (phase,) = (one for one in found.step.phases if one.name == "train")
+    assert phase.device_B == pytest.approx(float(trainer.memory.total_B), rel=1e-12)
+
+
+def test_a_longer_answer_takes_the_memory_of_a_job_of_that_length() -> None:
+    found = trained("lognormal:mean=1k,cv=1", "zero=3,micro-batch=1", max_response="8k")
+    assert found.step is not None
+    trainer = found.step.trainer
+    tokens = -(-found.most_tokens // WHOLE) * WHOLE
+    assert tokens - WHOLE < 512 + 8192 <= tokens
+    long = replace(trainer.job, recipe=replace(trainer.job.recipe, seq=tokens))
+    wanted = float(memory(long, trainer.cluster, trainer.layout.grid()).total_B)
+    (phase,) = (one for one in found.step.phases if one.name == "train")
+    assert phase.device_B == pytest.approx(wanted, rel=1e-12)
+    assert phase.device_B > float(trainer.memory.total_B)
+
+
+def test_a_layout_that_holds_the_mean_but_not_the_longest_does_not_fit() -> None:
+    short, long = (
+        trained("lognormal:mean=1k,cv=1", "zero=3,micro-batch=1", max_response=most) for most in ("4k", "64k")
+    )
+    assert short.step is not None
+    assert long.step is not None
+    assert short.step.fits
+    assert not long.step.fits
+    assert long.step.trainer.memory.total_B < long.step.trainer.memory.capacity_B
+
+
+@pytest.mark.parametrize("most", ["4k", "16k", "32k"])
+def test_a_plan_holds_the_longest(most: str) -> None:
+    found = trained("lognormal:mean=1k,cv=1", "plan", max_response=most)
+    assert found.step is not None
+    trainer = found.step.trainer
+    held = longest_B(trainer.job, trainer.cluster, trainer.layout.grid(), found.most_tokens)
+    assert float(held) <= trainer.cluster.device.memory_B
