@@ -75,7 +75,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
             "--response",
             "32",
             "--trainer",
-            "zero=1",
+            "zero=3",
             "--search",
             "--for",
             "trl",

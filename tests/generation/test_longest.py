@@ -58,3 +58,20 @@ def test_a_plan_holds_the_longest(most: str) -> None:
     trainer = found.step.trainer
     held = longest_B(trainer.job, trainer.cluster, trainer.layout.grid(), found.most_tokens)
     assert float(held) <= trainer.cluster.device.memory_B
+
+
+def test_padded_micro_batches_are_as_long_in_all_their_sequences() -> None:
+    """TRL pads, so that four answers may all be as long as the longest; verl fills micro-batches up by tokens."""
+    words = {"trainer": "zero=3,micro-batch=4", "max_response": "4k", "stack": "trl"}
+    padded, packed = (trained("lognormal:mean=1k,cv=1", **words, software=name) for name in ("trl", "verl"))
+    assert padded.step is not None
+    assert packed.step is not None
+    held = (
+        {one.name: one.device_B for one in padded.step.phases},
+        {one.name: one.device_B for one in packed.step.phases},
+    )
+    trainer = padded.step.trainer
+    tokens = -(-padded.most_tokens // WHOLE) * WHOLE
+    long = replace(trainer.job, recipe=replace(trainer.job.recipe, seq=tokens))
+    assert held[0]["train"] == pytest.approx(float(memory(long, trainer.cluster, trainer.layout.grid()).total_B))
+    assert held[0]["train"] > held[1]["train"]

@@ -1,8 +1,9 @@
 """Memory of an update in which one sequence is the longest that a step may bring.
 
 Updates are priced at the mean length, and a micro-batch holds as many tokens as so many sequences of it. Answers have a
-tail: the longest is alone in its micro-batch, and what it keeps may be more than all that a usual micro-batch keeps. A
-layout fits where both do. `Longest` is training software, or none, whose layouts must also hold that sequence.
+tail: the longest is alone in its micro-batch, and what it keeps may be more than all that a usual micro-batch keeps; in
+software that pads, a micro-batch with it is as long in all its sequences. A layout fits where both do. `Longest` is
+training software, or none, whose layouts must also hold that sequence.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ WHOLE = 256
 """Tokens that sequences are rounded up to: what any tensor- and context-parallel ranks divide."""
 
 
-def longest_B(job: Job, cluster: Cluster, grid: LayoutGrid, tokens: int) -> Number:
-    """Bytes of the fullest rank of every layout while a sequence of so many tokens is alone in its micro-batch."""
+def longest_B(job: Job, cluster: Cluster, grid: LayoutGrid, tokens: int, pads: bool = False) -> Number:
+    """Bytes of the fullest rank of every layout while a sequence of so many tokens is alone in its micro-batch, or,
+    where software `pads`, all others of its micro-batch are as long.
+    """
     long = replace(job, recipe=replace(job.recipe, seq=-(-tokens // WHOLE) * WHOLE))
-    alone = np.full((1,) * grid.micro_batch.ndim, job.recipe.objective.pair)
+    alone = np.ones((1,) * grid.micro_batch.ndim, dtype=int)
     with np.errstate(all="ignore"):  # of layouts that keep no rule
-        held_B: Number = memory(long, cluster, replace(grid, micro_batch=alone)).total_B
+        held_B: Number = memory(long, cluster, grid if pads else replace(grid, micro_batch=alone)).total_B
     return held_B
 
 
@@ -40,6 +43,7 @@ class Longest(Software):
     inner: Software | None
     tokens: int
     cluster: Cluster
+    pads: bool = False
 
     @property
     def version(self) -> str:
@@ -57,7 +61,7 @@ class Longest(Software):
 
     def also_B(self, job: Job) -> AlsoHeld:
         """What layouts hold with the longest sequence."""
-        return lambda grid: longest_B(job, self.cluster, grid, self.tokens)
+        return lambda grid: longest_B(job, self.cluster, grid, self.tokens, self.pads)
 
     def takes(self, job: Job) -> Takes:
         """Whether the software can run a layout of `job`."""

@@ -51,6 +51,7 @@ def search(
     train: Train,
     staleness: int,
     refuses: Refuses = lambda found: None,
+    pads: bool = False,
 ) -> Rollout:
     """The rollout of the fastest step that fits, with all choices that were tried; the fastest of all where none fits.
 
@@ -61,7 +62,7 @@ def search(
     refused: list[Infeasible] = []
     for devices in _splits(machine, staleness):
         with suppress(BadInput, Infeasible):
-            for choice in _on(engine, machine, devices, generate, train, staleness, _best_s(tried)):
+            for choice in _on(engine, machine, devices, generate, train, staleness, _best_s(tried), pads):
                 error = refuses(choice[1])
                 if error is None:
                     tried.append(choice)
@@ -97,6 +98,7 @@ def _on(
     train: Train,
     staleness: int,
     best_s: float,
+    pads: bool,
 ) -> list[tuple[Choice, Rollout]]:
     """The choices on so many devices that generate. Raises Infeasible where the others cannot train."""
     whole = devices == machine.num_devices
@@ -110,7 +112,7 @@ def _on(
             trainer = trainer or train(training, one)
             if updates_s(one, trainer) > min(best_s, _best_s(found)):
                 break
-            step = rl_step(one, trainer, machine, staleness)
+            step = rl_step(one, trainer, machine, staleness, pads)
             choice = Choice(
                 devices, training.num_devices, whole, ranks, step.step_time_s, step.generate_s, step.train_s, step.fits
             )

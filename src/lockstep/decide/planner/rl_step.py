@@ -86,6 +86,8 @@ class RlStep:
     samples: int
     tokens: int
     phases: tuple[Phase, ...]
+    pads: bool = False
+    """Whether micro-batches are as long as their longest sequence."""
 
     @property
     def step_time_s(self) -> float:
@@ -127,11 +129,11 @@ class RlStep:
         return {**picked(self, own), **per_s, "trainer_devices": self.trainer.cluster.num_devices}
 
 
-def rl_step(generation: Rollout, trainer: Estimate, whole: Cluster, staleness: int = 0) -> RlStep:
+def rl_step(generation: Rollout, trainer: Estimate, whole: Cluster, staleness: int = 0, pads: bool = False) -> RlStep:
     """The step of a rollout and its trainer; they are colocated where both have all devices of the `whole` cluster.
 
-    The trainer's batch is that of an update. Raises BadInput where the answers are not whole batches, and where a
-    colocated step is to be stale.
+    The trainer's batch is that of an update; `pads`: whether its micro-batches are as long as their longest
+    sequence. Raises BadInput where the answers are not whole batches, and where a colocated step is to be stale.
     """
     updates, samples = _updates(generation, trainer), generation.answers
     colocated = generation.devices == trainer.cluster.num_devices == whole.num_devices
@@ -151,7 +153,8 @@ def rl_step(generation: Rollout, trainer: Estimate, whole: Cluster, staleness: i
         offload_s=_offload_s(trainer) if colocated else 0.0,
         samples=samples,
         tokens=tokens,
-        phases=_phases(generation, trainer, (generate_s, updates), colocated, whole),
+        phases=_phases(generation, trainer, (generate_s, updates), colocated, whole, pads),
+        pads=pads,
     )
 
 
@@ -191,7 +194,7 @@ def _offload_s(trainer: Estimate) -> float:
 
 
 def _phases(
-    generation: Rollout, trainer: Estimate, taken: tuple[float, int], colocated: bool, whole: Cluster
+    generation: Rollout, trainer: Estimate, taken: tuple[float, int], colocated: bool, whole: Cluster, pads: bool
 ) -> tuple[Phase, ...]:
     """What a device holds in each phase; of devices apart, the one that the phase is about. `taken`: seconds of
     generation, and updates.
@@ -200,7 +203,7 @@ def _phases(
     stays_B = _states_B(trainer) if colocated and whole.host is None else 0.0
     engine_B = pool.weights_B + pool.working_B + max(0.0, pool.pool_B)
     sent_B = float(trainer.memory.parameters_B) + pool.weights_B if colocated else pool.weights_B
-    long_B = float(longest_B(trainer.job, trainer.cluster, trainer.layout.grid(), generation.most_tokens))
+    long_B = float(longest_B(trainer.job, trainer.cluster, trainer.layout.grid(), generation.most_tokens, pads))
     train_B, capacity_B = max(float(trainer.memory.total_B), long_B), float(trainer.memory.capacity_B)
     return (
         Phase("generate", taken[0], engine_B + stays_B, memory_B),
@@ -215,7 +218,8 @@ def with_step(generation: Rollout, step: RlStep) -> Rollout:
     more = (
         "rewards, advantages and what software does between phases are not counted",
         "every device gets all tensors one after another when weights are sent",
-        f"updates take the time of sequences of the mean length, {generation.sequence_tokens:,} tokens; memory is also "
-        f"that of the longest, {generation.most_tokens:,}, alone in its micro-batch",
+        f"updates take the time of sequences of the mean length, {generation.sequence_tokens:,} tokens, without "
+        f"padding; memory is also that of the longest, {generation.most_tokens:,}, "
+        + ("which others in its micro-batch are padded to" if step.pads else "alone in its micro-batch"),
     )
     return replace(generation, step=step, assumptions=(*left_out, *more))

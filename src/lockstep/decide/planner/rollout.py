@@ -24,7 +24,7 @@ from lockstep.price.generation import Answered, Engine, Lengths, Passes, Pool, p
 from lockstep.price.generation.lengths import LONGEST
 
 if TYPE_CHECKING:
-    from lockstep.decide.planner.rl_export import Configuration
+    from lockstep.decide.planner.configuration import Configuration
     from lockstep.decide.planner.rl_search import Choice
     from lockstep.decide.planner.rl_step import RlStep
 

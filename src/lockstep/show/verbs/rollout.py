@@ -151,7 +151,7 @@ def _searched(engine: "Engine", machine: Cluster, generate: "Callable[[Engine], 
     wanted, update = _software(asked), partial(_update, asked=asked)
     if wanted is None:
         return search(engine, machine, generate, update, _staleness(asked))
-    return search(engine, machine, generate, update, _staleness(asked), wanted.refuses_step)
+    return search(engine, machine, generate, update, _staleness(asked), wanted.refuses_step, wanted.pads)
 
 
 def _software(asked: Json) -> "RlSoftware | None":
@@ -159,6 +159,12 @@ def _software(asked: Json) -> "RlSoftware | None":
     from lockstep.decide.planner.rl_export import rl_software
 
     return rl_software(asked["software"]) if "software" in asked else None
+
+
+def _pads(asked: Json) -> bool:
+    """Whether it pads micro-batches."""
+    wanted = _software(asked)
+    return wanted is not None and wanted.pads
 
 
 def _configured(found: "Rollout", asked: Json) -> "Rollout":
@@ -183,7 +189,7 @@ def _with_trainer(found: "Rollout", machine: Cluster, asked: Json) -> "Rollout":
 
     with located("--split"):
         training = machine.resized(machine.num_devices - found.devices) if "split" in asked else machine
-    return with_step(found, rl_step(found, _update(training, found, asked), machine, _staleness(asked)))
+    return with_step(found, rl_step(found, _update(training, found, asked), machine, _staleness(asked), _pads(asked)))
 
 
 def _staleness(asked: Json) -> int:
@@ -209,7 +215,7 @@ def _update(devices: Cluster, found: "Rollout", asked: Json) -> "Estimate":
     with _of_trainer():
         if not described:
             asked_of = read_question(found.engine.model, devices, **words)
-            limits = Longest("longest", "", wanted, found.most_tokens, asked_of.cluster)
+            limits = Longest("longest", "", wanted, found.most_tokens, asked_of.cluster, _pads(asked))
             return plan(asked_of.model, asked_of.cluster, asked_of.recipe, top=1, software=limits, batch_frac=0.0).best
         question, layout = read_asked(found.engine.model, devices, None, words | described)
     return estimate_layout(question.job, question.cluster, layout)

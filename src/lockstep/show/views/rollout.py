@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lockstep.decide.planner.rl_export import Configuration
+    from lockstep.decide.planner.configuration import Configuration
     from lockstep.decide.planner.rl_search import Choice
     from lockstep.decide.planner.rl_step import RlStep
     from lockstep.decide.planner.rollout import Rollout

@@ -10,36 +10,19 @@ torchtitan), with limits of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
 
 from lockstep.base.errors import Infeasible, UnknownName
-from lockstep.base.types.plain import Json, picked
+from lockstep.decide.planner.configuration import Configuration
 from lockstep.decide.planner.export.refusals import FirstRefusal, Refusals
 from lockstep.decide.planner.rl_export import nemo_rl, openrlhf, prime_rl, trl, verl
-from lockstep.decide.planner.rl_export.run import Run
+from lockstep.decide.planner.rl_export.run import run_of
 from lockstep.decide.planner.rollout import Rollout
 from lockstep.decide.planner.search import Takes
 from lockstep.decide.planner.software import Software
 from lockstep.decide.planner.space import Space
 from lockstep.price.layout import Job, Layout
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """What software is launched with for a step."""
-
-    software: str
-    version: str
-    files: Mapping[str, str]
-    """Texts by the names of files."""
-    folder: str | None = None
-    """Where they were written."""
-
-    def to_dict(self) -> Json:
-        """Plain JSON form."""
-        return picked(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +33,8 @@ class RlSoftware(Software):
     """With `trainer`, `limits`, `write` and VERSION."""
     usual_stack: str
     """That times are of where none is given."""
+    pads: bool = False
+    """Whether micro-batches are as long as their longest sequence."""
 
     @property
     def stack(self) -> str:
@@ -87,8 +72,7 @@ class RlSoftware(Software):
 
     def refuses_step(self, found: Rollout) -> Infeasible | None:
         """Every reason why it cannot run a whole step; None where it can."""
-        assert found.step is not None
-        run, no = Run(found, found.step), Refusals(self.name)
+        run, no = run_of(found), Refusals(self.name)
         self.module.trainer(run.job, run.layout, no)
         run.refuse_engine(no)
         self.module.limits(run, no)
@@ -99,8 +83,7 @@ class RlSoftware(Software):
         error = self.refuses_step(found)
         if error is not None:
             raise error
-        assert found.step is not None
-        files: dict[str, str] = self.module.write(Run(found, found.step))
+        files: dict[str, str] = self.module.write(run_of(found))
         return replace(found, configuration=Configuration(self.name, self.version, files))
 
 
@@ -109,7 +92,7 @@ RL_SOFTWARE = {
     for one in (
         RlSoftware("verl", "megatron", verl, "megatron-te"),
         RlSoftware("nemo-rl", "megatron", nemo_rl, "megatron-te"),
-        RlSoftware("trl", "accelerate", trl, "trl"),
+        RlSoftware("trl", "accelerate", trl, "trl", pads=True),
         RlSoftware("openrlhf", "deepspeed", openrlhf, "deepspeed"),
         RlSoftware("prime-rl", "torchtitan", prime_rl, "torchtitan"),
     )
@@ -123,4 +106,4 @@ def rl_software(name: str) -> RlSoftware:
     return RL_SOFTWARE[name]
 
 
-__all__ = ["RL_SOFTWARE", "Configuration", "RlSoftware", "rl_software"]
+__all__ = ["RL_SOFTWARE", "RlSoftware", "rl_software"]

@@ -64,14 +64,19 @@ def _grpo(run: Run) -> Json:
 
 def _policy(run: Run, dtensor: bool) -> Json:
     """What is trained, and what generates."""
-    layout, recipe = run.layout, run.recipe
+    layout = run.layout
     said: Json = {
         "model_name": run.model,
         "train_global_batch_size": run.update_answers,
         "train_micro_batch_size": layout.micro_batch,
         "logprob_batch_size": layout.micro_batch,
         "max_total_sequence_length": run.sequence_tokens,
-        "precision": FORMATS[recipe.dtype],
+        "precision": run.dtype,
+        "sequence_packing": {
+            "enabled": True,
+            "train_mb_tokens": run.micro_batch_tokens,
+            "logprob_mb_tokens": run.micro_batch_tokens,
+        },
         "dtensor_cfg": {"enabled": dtensor},
         "megatron_cfg": {"enabled": not dtensor},
         "generation": _generation(run),

@@ -54,14 +54,17 @@ def _training(run: Run) -> Json:
     if run.refers:
         said |= {f"ref.{name}": one for name, one in placed.items()} | {"train.colocate_actor_ref": run.apart}
     return said | {
-        "algo.advantage.estimator": ESTIMATORS[run.recipe.objective.name],
+        "algo.advantage.estimator": ESTIMATORS[run.method],
         "algo.kl.init_coef": 1e-3 if run.refers else 0,
         "ds.zero_stage": layout.zero,
         "ds.tensor_parallel_size": layout.tp,
-        "ds.param_dtype": run.recipe.dtype,
+        "ds.param_dtype": "bf16" if run.dtype == "bfloat16" else "fp16",
         "actor.gradient_checkpointing_enable": layout.recompute == "full",
         "train.batch_size": run.update_answers,
         "train.micro_batch_size": layout.micro_batch,
+        "ds.packing_samples": True,
+        "train.dynamic_batch_enable": True,
+        "train.max_tokens_per_gpu": run.micro_batch_tokens,
     }
 
 

@@ -45,6 +45,21 @@ class Run:
         return self.job.recipe
 
     @property
+    def dtype(self) -> str:
+        """The format of training, as PyTorch calls it."""
+        return FORMATS[self.recipe.dtype]
+
+    @property
+    def method(self) -> str:
+        """The objective: grpo or rloo."""
+        return self.recipe.objective.name
+
+    @property
+    def recomputed(self) -> tuple[str, ...]:
+        """The modules of selective recomputation."""
+        return self.recipe.recompute_modules
+
+    @property
     def layout(self) -> Layout:
         """Of training."""
         return self.step.trainer.layout
@@ -83,6 +98,11 @@ class Run:
     def accumulated(self) -> int:
         """Micro-batches of a rank in an update."""
         return self.update_answers // (self.layout.dp * self.layout.micro_batch)
+
+    @property
+    def micro_batch_tokens(self) -> int:
+        """Of a micro-batch that is filled up by tokens: those of as many mean sequences, or of the longest one."""
+        return max(self.sequence_tokens, self.layout.micro_batch * self.rollout.sequence_tokens)
 
     @property
     def refers(self) -> bool:
@@ -131,6 +151,20 @@ class Run:
         """Notes updates that end within the answers to a prompt, for software that counts prompts."""
         part = self.update_answers % self.rollout.group != 0
         no.when(part, f"--train-batch {self.update_answers} is no whole number of groups of {self.rollout.group}")
+
+
+def run_of(found: Rollout) -> Run:
+    """The run of a rollout. Raises ValueError where no trainer is known."""
+    if found.step is None:
+        raise ValueError("a rollout without a trainer is no step")
+    return Run(found, found.step)
+
+
+def refuse_ulysses(job: Job, layout: Layout, no: Refusals) -> None:
+    """Notes what FSDP2 with sequences over ranks by all-to-all does not run."""
+    kind = job.recipe.cp_kind
+    no.when(layout.tp > 1, f"tp={layout.tp} of FSDP2")
+    no.when(layout.cp > 1 and kind != "all-to-all", f"cp={layout.cp} by {kind}: FSDP2 has it by all-to-all")
 
 
 def refuse_trainer(job: Job, layout: Layout, no: Refusals, target: str, objectives: Collection[str]) -> None:

@@ -42,7 +42,7 @@ def limits(run: Run, no: Refusals) -> None:
 
 def write(run: Run) -> dict[str, str]:
     """The files by name."""
-    name = run.recipe.objective.name
+    name = run.method
     body = yaml.safe_dump(_arguments(run), sort_keys=False)
     command = f"# trl {name} --config trl-{name}.yaml --accelerate_config accelerate.yaml\n"
     server = f"# beside it: {_server(run)}\n" if run.apart else ""
@@ -56,8 +56,8 @@ def _arguments(run: Run) -> Json:
     layout, engine = run.layout, run.engine
     said: Json = {
         "model_name_or_path": run.model,
-        "bf16": run.recipe.dtype == "bf16",
-        "fp16": run.recipe.dtype == "fp16",
+        "bf16": run.dtype == "bfloat16",
+        "fp16": run.dtype == "float16",
         "per_device_train_batch_size": layout.micro_batch,
         "gradient_accumulation_steps": run.accumulated,
         "gradient_checkpointing": layout.recompute == "full" and not layout.zero,

@@ -5,8 +5,8 @@
     together              the trainer mode `sync`
     apart, k steps stale  `separate_async`, with rollout.nnodes; it has no mode that is apart and in step
 
-A mini-batch counts prompts: verl multiplies it by the answers to each. Source: verl/trainer/config and
-verl/trainer/ppo/v1/trainer_separate_async.py of verl 0.9.1.
+A mini-batch counts prompts: verl multiplies it by the answers to each. Micro-batches are filled up by tokens. Source:
+verl/trainer/config and verl/trainer/ppo/v1/trainer_separate_async.py of verl 0.9.1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.export.refusals import Refusals
-from lockstep.decide.planner.rl_export.run import FORMATS, Run, refuse_trainer
+from lockstep.decide.planner.rl_export.run import Run, refuse_trainer, refuse_ulysses
 from lockstep.price.layout import Job, Layout
 
 VERSION = "verl 0.9.1"
@@ -29,10 +29,10 @@ LEFT = (
 
 def trainer(job: Job, layout: Layout, no: Refusals) -> None:
     """Notes why it does not train so."""
-    sharded, kind = layout.zero > 1, job.recipe.cp_kind
+    sharded = layout.zero > 1
     whole = replace(layout, cp=1, dp=layout.dp * layout.cp) if sharded else layout
-    no.when(sharded and layout.tp > 1, f"tp={layout.tp} of FSDP2")
-    no.when(sharded and layout.cp > 1 and kind != "all-to-all", f"cp={layout.cp} by {kind}: FSDP2 has it by all-to-all")
+    if sharded:
+        refuse_ulysses(job, layout, no)
     refuse_trainer(job, whole, no, "accelerate" if sharded else "megatron", ESTIMATORS)
 
 
@@ -63,7 +63,7 @@ def _data(run: Run) -> Json:
     rollout = run.rollout
     return {
         "model_engine": "dp" if _on_fsdp(run) else "megatron",
-        "algorithm.adv_estimator": ESTIMATORS[run.recipe.objective.name],
+        "algorithm.adv_estimator": ESTIMATORS[run.method],
         "data.train_batch_size": rollout.prompts,
         "data.max_prompt_length": rollout.prompt_tokens,
         "data.max_response_length": run.answer_tokens,
@@ -73,18 +73,17 @@ def _data(run: Run) -> Json:
 
 def _trainer(run: Run) -> Json:
     """The model that is trained, and where it lies."""
-    layout, recipe = run.layout, run.recipe
+    layout = run.layout
     said: Json = {
         f"{ACTOR}ppo_mini_batch_size": run.update_prompts,
-        f"{ACTOR}ppo_micro_batch_size_per_gpu": layout.micro_batch,
+        f"{ACTOR}use_dynamic_bsz": True,
+        f"{ACTOR}ppo_max_token_len_per_gpu": -(-run.micro_batch_tokens // layout.cp),
         f"{ACTOR}use_kl_loss": run.refers,
-        f"{ROLLOUT}log_prob_micro_batch_size_per_gpu": layout.micro_batch,
-        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": layout.micro_batch,
     }
     engine = f"{ACTOR}{'fsdp_config' if _on_fsdp(run) else 'megatron'}."
     offloads = run.step.offload_s > 0
     said |= {f"{engine}param_offload": offloads, f"{engine}optimizer_offload": offloads}
-    said[f"{engine}dtype"] = FORMATS[recipe.dtype]
+    said[f"{engine}dtype"] = run.dtype
     return said | (_fsdp(run, engine) if _on_fsdp(run) else _megatron(run, engine))
 
 
@@ -100,7 +99,7 @@ def _fsdp(run: Run, engine: str) -> Json:
 
 
 def _megatron(run: Run, engine: str) -> Json:
-    layout, recipe = run.layout, run.recipe
+    layout = run.layout
     core = f"{engine}override_transformer_config."
     said: Json = {
         f"{engine}tensor_model_parallel_size": layout.tp,
@@ -116,7 +115,7 @@ def _megatron(run: Run, engine: str) -> Json:
     if layout.recompute == "full":
         said |= {f"{core}recompute_method": "uniform", f"{core}recompute_num_layers": 1}
     if layout.recompute == "selective":
-        said[f"{core}recompute_modules"] = f"[{','.join(recipe.recompute_modules)}]"
+        said[f"{core}recompute_modules"] = f"[{','.join(run.recomputed)}]"
     return said
 
 
