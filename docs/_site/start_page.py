@@ -12,7 +12,7 @@ CONTENTS = {
         learn/batch-size learn/compression learn/precision learn/optimizers learn/campaigns learn/measuring
         learn/shaped-links learn/training learn/exercises""",
     "Notebooks": """notebooks/plan-a-run notebooks/where-convergence-breaks notebooks/measure-and-fit
-        notebooks/five-exercises""",
+        notebooks/five-exercises notebooks/your-own-code notebooks/a-step-of-reinforcement-learning""",
     "Use": """use/commands use/plan use/ui use/other-software use/guide use/fine-tune use/reinforcement use/fine-tunes
         use/capture use/own-model use/own-hardware use/own-software use/add-your-own use/lists
         use/engines use/which-cluster use/programs use/simulate use/campaign use/checkpoint
