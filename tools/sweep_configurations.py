@@ -47,7 +47,10 @@ OWN: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"first_k_dense_replace": 1, "n_shared_experts": 2},
     "deepseek_v3": {"first_k_dense_replace": 1, "n_shared_experts": 1, "n_group": 2, "topk_group": 1},
     "dots1": {"n_shared_experts": 2, "first_k_dense_replace": 1},
+    "ernie4_5_moe": {"moe_num_experts": 8, "moe_k": 2, "moe_layer_start_index": 1, "moe_layer_end_index": 3},
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
     "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"] * 2},
+    "helium": {"head_dim": 16},
     "hunyuan_v1_dense": {"head_dim": 16},
     "jamba": {"num_hidden_layers": 8},
     "mamba": {"intermediate_size": None},
@@ -282,13 +285,13 @@ def main() -> None:
     Path(sys.argv[1]).write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
 
 
-KINDS = """arcee bamba bert bloom cohere cohere2 dbrx deepseek_v2 deepseek_v3 dots1 ernie4_5 exaone4 falcon
-gemma gemma2 gemma3 gemma3_text glm4 glm4_moe gpt2 gpt_bigcode gpt_neox gpt_oss gptj granite
-granitemoe granitemoehybrid granitemoeshared hunyuan_v1_dense jamba llama llama4 llama4_text mamba
-mamba2 minimax_m2 ministral3 mistral mixtral mpt mt5 nemotron nemotron_h olmo olmo2 olmo3 olmoe opt
-phi phi3 phimoe qwen2 qwen2_5_vl qwen2_moe qwen2_vl qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text
-qwen3_5_text qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe resnet roberta seed_oss smollm3 starcoder2
-t5 vit"""
+KINDS = """arcee bamba bert biogpt bloom codegen cohere cohere2 cwm dbrx deepseek_v2 deepseek_v3 dots1 ernie4_5
+ernie4_5_moe exaone4 falcon flex_olmo gemma gemma2 gemma3 gemma3_text glm glm4 glm4_moe gpt2 gpt_bigcode
+gpt_neo gpt_neox gpt_oss gptj granite granitemoe granitemoehybrid granitemoeshared helium
+hunyuan_v1_dense jais2 jamba llama llama4 llama4_text mamba mamba2 minicpm3 minimax_m2 ministral3 mistral
+mixtral mpt mt5 nanochat nemotron nemotron_h olmo olmo2 olmo3 olmoe opt phi phi3 phimoe qwen2 qwen2_5_vl
+qwen2_moe qwen2_vl qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_vl
+qwen3_vl_moe resnet roberta seed_oss smollm3 solar_open stablelm starcoder2 t5 vaultgemma vit youtu"""
 """Model types of `lockstep.describe.workload.huggingface.FAMILIES` that have a class for text, or for images, alone."""
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Files from outside: mutated Hugging Face configs and own YAML give a model or one located message."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from lockstep.describe.workload.huggingface import FAMILIES, WRAPPERS
 CONFIGS = sorted(Path(__file__).parent.joinpath("configs").glob("*.json"))
 ROWS = json.loads(Path(__file__).parent.joinpath("oracle/parameters.json").read_text())["rows"]
 ORACLE = [row["config"] for row in ROWS]
+SWEPT = json.loads(gzip.decompress(Path(__file__).parent.joinpath("oracle/sweep.json.gz").read_bytes()))["families"]
 LLAMA = json.loads(Path(__file__).parent.joinpath("configs/llama3-8b.json").read_text())
 SETTINGS = settings(max_examples=150, derandomize=True, deadline=None)
 
@@ -33,7 +35,7 @@ def read(folder, data, name="config.json"):
 def test_every_supported_type_has_a_file_or_an_oracle():
     """Published ones stand in configs/, those of the library's classes in oracle/; the rest wrap one of these."""
     there = {json.loads(path.read_text())["model_type"] for path in CONFIGS}
-    there |= {config.get("model_type", "dit") for config in ORACLE}
+    there |= {config.get("model_type", "dit") for config in ORACLE} | {*SWEPT}
     wrappers = {kind for kind in FAMILIES if kind.removesuffix("_text") in WRAPPERS}
     assert set(FAMILIES) - there - wrappers == {"kimi_k2"}
 
@@ -199,7 +201,9 @@ def test_mistakes_in_a_custom_model_file_are_refused_at_their_line(folder, old, 
     assert f"mine.yaml:{line}:" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["mamba3", "umt5", "dinov2", "llama5", "gpt_neo", "lama", "qwen4", "gemma3n", "bertt"])
+@pytest.mark.parametrize(
+    "kind", ["mamba3", "umt5", "dinov2", "llama5", "gpt_neo2", "lama", "qwen4", "gemma3n", "bertt"]
+)
 def test_an_unknown_architecture_is_not_mistaken_for_another(folder: Path, kind: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(folder, {**LLAMA, "model_type": kind})

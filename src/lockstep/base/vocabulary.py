@@ -222,8 +222,8 @@ ARCHITECTURES = {
     for words, text in {
         """falconmamba falconh1 zamba zamba2 rwkv retnet xlstm recurrentgemma hymba kimilinear lfm2
         minimaxm1 olmohybrid""": _STATE,
-        """gemma3n gemma4 glm5 chatglm mistral4 grok1 grok2 phi3small phi4multimodal stablelm codegen internlm2
-        internlm3 baichuan ernie45moe hunyuanv1moe deepseekv32 deepseekv4 arctic openelm persimmon apertus xglm albert
+        """gemma3n gemma4 glm5 chatglm mistral4 grok1 grok2 phi3small phi4multimodal internlm2
+        internlm3 baichuan hunyuanv1moe deepseekv32 deepseekv4 arctic openelm persimmon apertus xglm albert
         electra deberta distilbert modernbert xlmroberta""": _UNREAD,
         """deit beit dinov2 dinov3 swin convnext clip siglip mllama idefics pixtral
         stablediffusion sdxl sd3 flux pixart unet whisper wav2vec2 hubert""": _SEES,

@@ -94,26 +94,27 @@ def deepseek(config: ConfigReader) -> Transformer:
         experts, everywhere = described(given, shape["layers"])
     return Transformer(
         **shape,
-        attention=_latent(config),
+        attention=latent(config),
         mlp=None if everywhere else gated(config),
         experts=experts,
         mtp_layers=mtp,
     )
 
 
-def _latent(config: ConfigReader) -> Attention:
+def latent(config: ConfigReader, query_rank: int = 1536) -> Attention:
     """Heads behind low-rank projections; a null q_lora_rank projects queries directly."""
-    latent = LatentAttention(
-        q_rank=None if config.is_null("q_lora_rank") else config.size("q_lora_rank", limit="hidden", default=1536),
+    direct = config.is_null("q_lora_rank")
+    ranks = LatentAttention(
+        q_rank=None if direct else config.size("q_lora_rank", limit="hidden", default=query_rank),
         kv_rank=config.size("kv_lora_rank", limit="hidden"),
         nope_dim=config.size("qk_nope_head_dim", limit="head_dim"),
         rope_dim=config.size("qk_rope_head_dim", limit="head_dim"),
         value_dim=config.size("v_head_dim", limit="head_dim"),
     )
     heads = config.size("num_attention_heads", limit="heads")
-    width = latent.nope_dim + latent.rope_dim
+    width = ranks.nope_dim + ranks.rope_dim
     biased = config.flag("attention_bias")
-    return Attention(heads=heads, kv_heads=heads, head_dim=width, latent=latent, qkv_bias=biased, out_bias=biased)
+    return Attention(heads=heads, kv_heads=heads, head_dim=width, latent=ranks, qkv_bias=biased, out_bias=biased)
 
 
 def deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool, first_dense: int = 0) -> Experts:
@@ -122,7 +123,7 @@ def deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool, f
     first = config.size("first_k_dense_replace", limit="layers", default=first_dense, minimum=0)
     every = config.size("moe_layer_freq", limit="layers", default=1)
     ffn = config.size("moe_intermediate_size", limit="ffn")
-    own = {"deepseek_v2": 2, "deepseek_v3": 1, "glm4_moe": 1}.get(kind, 0)
+    own = {"deepseek_v2": 2, "deepseek_v3": 1, "glm4_moe": 1, "solar_open": 1}.get(kind, 0)
     own = 0 if config.is_null("n_shared_experts") else own
     shared = config.size("n_shared_experts", limit="experts", default=own, minimum=0) * ffn
     if shared > LIMITS["ffn"]:

@@ -13,34 +13,41 @@ from lockstep.describe.workload.config_reader import ConfigReader
 EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
 MULTIPLIERS = ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling")
 _EPSILON = {
-    1e-5: """arcee bamba cohere2 ernie4_5 exaone4 glm4_moe gpt2 gpt_bigcode gpt_neox gpt_oss hunyuan_v1_dense llama4
-    llama4_text mamba mamba2 ministral3 mixtral nemotron nemotron_h olmo2 olmo3 olmoe phi phi3 phimoe qwen2_5_vl
-    qwen2_5_vl_text qwen2_vl qwen2_vl_text starcoder2""",
-    1e-6: """deepseek_v2 deepseek_v3 dots1 gemma gemma2 gemma3_text granite granitemoe granitemoehybrid granitemoeshared
-    jamba kimi_k2 llama minimax_m2 mistral mt5 qwen2 qwen2_moe qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text
-    qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text seed_oss smollm3
-    t5""",
-    1.5625e-7: "glm4",
-    1e-12: "vit",
+    1e-5: """arcee bamba codegen cohere2 cwm ernie4_5 ernie4_5_moe exaone4 glm4_moe gpt2 gpt_bigcode gpt_neo
+    gpt_neox gpt_oss hunyuan_v1_dense jais2 llama4 llama4_text mamba mamba2 minicpm3 ministral3 mixtral nemotron
+    nemotron_h olmo2 olmo3 olmoe phi phi3 phimoe qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text solar_open
+    stablelm starcoder2""",
+    1e-6: """deepseek_v2 deepseek_v3 dots1 flex_olmo gemma gemma2 gemma3_text granite granitemoe granitemoehybrid
+    granitemoeshared jamba kimi_k2 llama minimax_m2 mistral mt5 nanochat qwen2 qwen2_moe qwen3 qwen3_5 qwen3_5_moe
+    qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text
+    seed_oss smollm3 t5 vaultgemma youtu""",
+    1.5625e-7: "glm glm4",
+    1e-8: "helium",
+    1e-12: "biogpt vit",
 }
 _BASE = {
-    1e6: "ministral3 mixtral phimoe qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text", 5e6: "minimax_m2",
-    5e5: "ernie4_5 llama4 llama4_text olmo3 qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text",
-    150_000.0: "gpt_oss", 2e6: "smollm3",
+    1e5: "helium",
+    1e6: "cwm ministral3 mixtral phimoe qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text solar_open",
+    5e6: "minimax_m2",
+    5e5: """ernie4_5 ernie4_5_moe flex_olmo llama4 llama4_text olmo3 qwen3_vl qwen3_vl_moe qwen3_vl_moe_text
+    qwen3_vl_text""",
+    150_000.0: "gpt_oss",
+    2e6: "smollm3",
 }  # fmt: skip
 """Of rotary positions; 10,000 elsewhere."""
 _SHARE = {
-    0.25: "gpt_neox qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_next",
-    0.5: "bamba glm4 glm4_moe nemotron phi",
+    0.25: "gpt_neox qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_next stablelm",
+    0.5: "bamba glm glm4 glm4_moe nemotron phi",
 }
 """Share of a head that is rotated; all of it elsewhere."""
 _KV_HEADS = {
-    2: "ernie4_5 glm4 qwen3_5_moe qwen3_5_moe_text qwen3_next starcoder2",
-    4: "gemma2 gemma3 gemma3_text qwen3_5 qwen3_5_text qwen3_moe smollm3",
-    8: """bamba glm4_moe gpt_oss jamba llama4 llama4_text minimax_m2 ministral3 mistral mixtral nemotron_h phimoe
-    qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text seed_oss""",
+    2: "ernie4_5 glm glm4 qwen3_5_moe qwen3_5_moe_text qwen3_next starcoder2",
+    4: "ernie4_5_moe gemma2 gemma3 gemma3_text qwen3_5 qwen3_5_text qwen3_moe smollm3 vaultgemma",
+    8: """bamba cwm glm4_moe gpt_oss jamba llama4 llama4_text minimax_m2 ministral3 mistral mixtral nemotron_h
+    phimoe qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text seed_oss solar_open""",
     16: "gemma qwen2_moe qwen3_vl_moe qwen3_vl_moe_text",
-    32: "dots1 exaone4 qwen2 qwen3 qwen3_vl qwen3_vl_text",
+    20: "helium",
+    32: "dots1 exaone4 qwen2 qwen3 qwen3_vl qwen3_vl_text stablelm",
 }
 """Key and value heads where a file lets them out; as many as query heads elsewhere, and where it says null."""
 KV_HEADS = {kind: number for number, kinds in _KV_HEADS.items() for kind in kinds.split()}
