@@ -95,3 +95,12 @@ def stored_weights(weights: tuple[Weight, ...], joint: tuple[str, ...] = ()) -> 
             one = replace(one, shape=(*one.shape[:-1], found[key].shape[-1] + one.shape[-1]))
         found[key] = one
     return tuple(found.values())
+
+
+def never_fused(model_type: str, heads: int, kv_heads: int) -> bool:
+    """Whether the class in transformers runs no fused kernel of attention, whatever it is told.
+
+    Falcon with one key head hands it to torch's scaled_dot_product_attention without `enable_gqa`, so that no fused
+    kernel takes it (transformers 5.24.0, models/falcon/modeling_falcon.py; `findings/`).
+    """
+    return model_type == "falcon" and heads > kv_heads == 1
