@@ -19,6 +19,7 @@ from lockstep.decide.planner.candidates import Sized, candidates
 from lockstep.decide.planner.course import Course
 from lockstep.decide.planner.estimate import SECONDS_PER_HOUR, hourly_price_usd
 from lockstep.decide.planner.pins import Pins
+from lockstep.decide.planner.software import of_class
 from lockstep.decide.planner.trainable import Fit, Larger, Method, Row, Trainable
 from lockstep.describe.hardware import Cluster, machines
 from lockstep.describe.workload import Transformer, families
@@ -100,7 +101,7 @@ class _Asked:
         above: _Model | None = None
         least_B = self._states_B(method)
         for size, model in reversed(models):
-            job = Job(model, method.recipe, self.devices)
+            job = Job(model, of_class(method.recipe, model), self.devices)
             found = self._sized(job) if size * least_B <= self.capacity_B * self.devices else []
             asked = _Model(size, job, method, found)
             fit = self._fit(asked)

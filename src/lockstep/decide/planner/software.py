@@ -27,7 +27,8 @@ from lockstep.decide.planner.points import Refuses
 from lockstep.decide.planner.search import Takes
 from lockstep.decide.planner.space import Space
 from lockstep.describe.stacks import DEFAULT, default_stack, stack
-from lockstep.describe.workload import RECOMPUTE, Model
+from lockstep.describe.workload import RECOMPUTE, Model, Transformer
+from lockstep.describe.workload.modules import never_fused
 from lockstep.price.layout import Job, Layout, Recipe
 
 AXES: dict[str, tuple[str, Callable[[Any], str]]] = {
@@ -153,3 +154,13 @@ def usual_stack(model: Model, vendor: str) -> tuple[str, tuple[str, ...]]:
 def _plainly(model: Model, software: str) -> Job:
     """The model trained by some software on one device, with nothing chosen."""
     return Job(model, Recipe.by(software, seq=2, batch=1), 1)
+
+
+def of_class(recipe: Recipe, model: Model) -> Recipe:
+    """The recipe as its software trains the class of a model: without fused attention where that has none."""
+    if not isinstance(model, Transformer) or not recipe.software.ways["permutation"].name.startswith("transformers"):
+        return recipe
+    if not never_fused(model.model_type, model.attention.heads, model.attention.kv_heads):
+        return recipe
+    told = f"attention is not fused: the class of {model.name} in transformers never runs a fused kernel"
+    return replace(recipe, flash_attention=False, notes=(*recipe.notes, told))

@@ -15,7 +15,6 @@ from lockstep.show.verbs.words.stack_file import STACK, WAY, read_stack
 
 if TYPE_CHECKING:
     from lockstep.describe.hardware import Cluster
-    from lockstep.describe.stacks import Stack
     from lockstep.describe.workload import Model
     from lockstep.price.layout import Recipe
 
@@ -390,7 +389,7 @@ def read_recipe(
     machine: "Cluster", words: Mapping[str, Any], model: "Model", *, seq: int, batch: int, notes: tuple[str, ...] = ()
 ) -> "Recipe":
     """The recipe in words; what is not given is as the software has it. Raises BadInput."""
-    from lockstep.decide.planner.software import usual_stack
+    from lockstep.decide.planner.software import of_class, usual_stack
     from lockstep.price.layout import Recipe
 
     given = {name: value for name, value in words.items() if value is not None}
@@ -400,22 +399,9 @@ def read_recipe(
         if name in given
     }
     named, why = (given["stack"], ()) if "stack" in given else usual_stack(model, machine.device.vendor)
-    software = read_stack(named, given.get("way"))
-    dtype, notes = _dtype(machine, given.get("dtype")), (*notes, *why)
-    if "flash" not in given and _never_fused(model, software):
-        fields["flash_attention"] = False
-        notes = (*notes, f"attention is not fused: the class of {model.name} in transformers never runs a fused kernel")
-    return Recipe.by(software, seq=seq, batch=batch, dtype=dtype, notes=notes, **fields)
-
-
-def _never_fused(model: "Model", software: "Stack") -> bool:
-    """Whether the software trains the class of transformers, and that has no fused attention."""
-    from lockstep.describe.workload import Transformer
-    from lockstep.describe.workload.modules import never_fused
-
-    if not isinstance(model, Transformer) or not software.ways["permutation"].name.startswith("transformers"):
-        return False
-    return never_fused(model.model_type, model.attention.heads, model.attention.kv_heads)
+    fields["dtype"], notes = _dtype(machine, given.get("dtype")), (*notes, *why)
+    found = Recipe.by(read_stack(named, given.get("way")), seq=seq, batch=batch, notes=notes, **fields)
+    return found if "flash" in given else of_class(found, model)
 
 
 @cache
