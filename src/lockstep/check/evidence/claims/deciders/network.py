@@ -231,6 +231,12 @@ def server_total_elems(workers: int, params: int, program: str = "parameter-serv
     return float(messages(workers, params, program).rows[0].total_elems)
 
 
+@decides("counted")
+def server_messages(workers: int, params: int, program: str = "parameter-server") -> float:
+    """Messages of one synchronisation."""
+    return float(messages(workers, params, program).rows[0].messages)
+
+
 @decides("priced")
 def server_s(workers: int, size_B: float, bandwidth_Bps: float, shards: int, latency_s: float) -> float:
     """Seconds to push all gradients to a parameter server and to pull the sum, one after the other."""
