@@ -72,9 +72,9 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 520 more: two verdicts of a problem, the lines of the book behind every claimed value, rivals, bounds as bounds,
     # items that are printed as they are decided and kept in a file, cards of the guide.
     # 400 more: hooks of copied models, answers of torch.cuda, sizes by answers.
-    # 3 more: cards name the program of a listing. 634 more: two kept runs beside one another; 60 more
+    # 3 more: cards name the program of a listing. 656 more: two kept runs beside one another; 60 more
     # for what tables of the guide print.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 143_942),
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 143_964),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -225,15 +226,38 @@ def test_bf16_files_are_read_and_compared_by_their_bits(tmp_path: Path) -> None:
     assert compare(one, other).identical
 
 
-def test_files_that_say_nothing_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text("nothing here")
-    (tmp_path / "a.npz").write_bytes(b"no zip")
-    (tmp_path / "a.safetensors").write_bytes(b"\xff" * 20)
-    (tmp_path / "a.jsonl").write_text("{")
+ODD: dict[str, bytes] = {
+    "words.log": b"nothing here", "words.csv": b"step,loss\nabc,1\n", "endless.csv": b"step,loss\nnan,1\ninf,2\n",
+    "wide.csv": b'step,a\n1,"' + b"x" * 200_000 + b'"\n', "empty.csv": b"", "bytes.log": b"\xff",
+    "open.jsonl": b"{", "deep.jsonl": b"[" * 5000 + b"]" * 5000, "null.jsonl": b'{"step": null, "loss": 1}',
+    "far.log": b"step 1e400 loss: 3\nstep , loss 2", "a.npz": b"no zip", "b.npz": b"PK\x03\x04 no more",
+    "a.safetensors": b"\xff" * 20, "list.safetensors": (8).to_bytes(8, "little") + b"[1,2,3] ",
+    "number.safetensors": (8).to_bytes(8, "little") + b'{"a": 5}', "text.pt": b"hello",
+    "run.pt": pickle.dumps(Path), "old.pt": b"\x80\x04\x95",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_files_that_are_no_record_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(ODD[name])
+    with pytest.raises(BadInput) as refused:
+        read_record(tmp_path / name)
+    assert name in str(refused.value.where)
+
+
+def test_what_is_no_number_is_not_compared(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", words=np.array(["x"]), ones=np.ones(2), pairs=np.array([1j]))
+    assert set(read_record(tmp_path / "a.npz").steps[0]) == {"ones"}
+    np.savez(tmp_path / "objects.npz", a=np.array([{}, 1], dtype=object))
+    with pytest.raises(BadInput, match="not a file of tensors"):
+        read_record(tmp_path / "objects.npz")
+
+
+def test_records_without_a_common_step_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for name in ("a.log", "a.npz", "a.safetensors", "a.jsonl", "empty"):
-        with pytest.raises(BadInput):
-            read_record(tmp_path / name)
+    with pytest.raises(BadInput, match="has no files that end in"):
+        read_record(tmp_path / "empty")
     with pytest.raises(BadInput, match="no step"):
         compare(Record("a", {1: {"loss": np.asarray(1.0)}}), Record("b", {2: {"loss": np.asarray(1.0)}}))
 

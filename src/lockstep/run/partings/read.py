@@ -49,10 +49,12 @@ def read_record(path: str | Path) -> Record:
     if ending in STATES:
         return Record(str(path), {_step_of(Path(path)): _state(Path(path))})
     text = read_text(path, LIMIT_B)
-    rows = _table(text) if ending == ".csv" else _lines(text, path) if ending in (".jsonl", ".ndjson") else _log(text)
+    lines = _lines if ending in (".jsonl", ".ndjson") else _table if ending == ".csv" else _log
     steps: dict[int, dict[str, Array]] = {}
     digits: dict[str, int] = {}
-    for step, said in rows:
+    for written, said in lines(text, path):
+        if (step := _whole(written)) is None:
+            continue
         for name, number in said.items():
             digits[name] = max(digits.get(name, 1), len(re.sub(r"[eE].*|\D", "", number).lstrip("0")))
             steps.setdefault(step, {})[name] = np.asarray(_value(number))
@@ -81,18 +83,25 @@ def _step_of(file: Path) -> int:
 
 
 def _state(file: Path) -> dict[str, Array]:
-    ending = file.suffix.lower()
+    """The arrays of numbers in a file of states."""
     try:
-        if ending == ".npz":
-            with open_file(file) as opened, np.load(opened, allow_pickle=False) as arrays:
-                return dict(arrays)
-        return _safetensors(read_bytes(file, LIMIT_B)) if ending == ".safetensors" else _torch(file)
-    except (ValueError, KeyError, OSError, EOFError, RuntimeError) as error:
-        raise BadInput(f"is not a file of tensors: {str(error).splitlines()[0]}", str(file)) from None
+        found = _READERS.get(file.suffix.lower(), _torch)(file)
+    except BadInput:
+        raise
+    except Exception as error:  # readers of damaged files raise what they come upon, and of torch any class
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadInput(f"is not a file of tensors: {why}", str(file)) from None
+    return {name: one for name, one in found.items() if one.dtype.kind in "biuf"}
 
 
-def _safetensors(data: bytes) -> dict[str, Array]:
+def _npz(file: Path) -> dict[str, Array]:
+    with open_file(file) as opened, np.load(opened, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _safetensors(file: Path) -> dict[str, Array]:
     """Arrays of a file whose first 8 bytes are the length of a JSON head; bf16 by its bits."""
+    data = read_bytes(file, LIMIT_B)
     start = 8 + int.from_bytes(data[:8], "little")
     head = json.loads(data[8:start])
     head.pop("__metadata__", None)
@@ -133,11 +142,21 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
         yield name, value
 
 
-Row = tuple[int, dict[str, str]]
+_READERS = {".npz": _npz, ".safetensors": _safetensors}
+Row = tuple[object, dict[str, str]]
+"""The step as it is written, and texts by name."""
+
+
+def _whole(step: object) -> int | None:
+    """The number of a step; None where it is none."""
+    try:
+        return int(float(str(step).replace(",", "")))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _named(step: object, said: Mapping[str, str]) -> Row:
-    return int(float(str(step).replace(",", ""))), {name: text for name, text in said.items() if _counts(name, text)}
+    return step, {name: text for name, text in said.items() if _counts(name, text)}
 
 
 def _counts(name: str, text: str) -> bool:
@@ -155,16 +174,19 @@ def _value(text: str) -> float:
         return float(crc32(text.encode()))
 
 
-def _table(text: str) -> Iterator[Row]:
-    for place, row in enumerate(csv.DictReader(io.StringIO(text))):
-        yield _row(place, {str(name): str(one) for name, one in row.items()})
+def _table(text: str, path: str | Path) -> Iterator[Row]:
+    try:
+        for place, row in enumerate(csv.DictReader(io.StringIO(text))):
+            yield _row(place, {str(name): str(one) for name, one in row.items()})
+    except csv.Error as error:
+        raise BadInput(f"is not a table: {error}", str(path)) from None
 
 
 def _lines(text: str, path: str | Path) -> Iterator[Row]:
     for place, line in enumerate(filter(str.strip, text.splitlines())):
         try:
             said = {name: str(one) for name, one in _leaves(json.loads(line))}
-        except ValueError:
+        except (ValueError, RecursionError):
             raise BadInput("is not JSON", f"{path}:{place + 1}") from None
         yield _row(place, said)
 
@@ -174,7 +196,7 @@ def _row(place: int, said: Mapping[str, str]) -> Row:
     return _named(next((said[name] for name in said if name.lower() in _STEP_NAMES), place), said)
 
 
-def _log(text: str) -> Iterator[Row]:
+def _log(text: str, path: str | Path) -> Iterator[Row]:
     """Lines that say a step; where none does, those with a loss, numbered."""
     lines = _COLOURS.sub("", text).splitlines()
     stepped = [(step[1], line[step.end() :]) for line in lines if (step := _LOG_STEP.search(line))]
