@@ -190,6 +190,7 @@ LOGS = {
     "learning rate: 1.0E-04 | lm loss: {loss:.6E} | grad norm: 1.234 |",
     "nanogpt": "iter {step}: loss {loss:.4f}, time {time}ms, mfu 30.12%",
     "torchtitan": "\x1b[31mstep: {step:2}  \x1b[32mloss: {loss:7.4f}  \x1b[33mmemory: {time}GiB(33%)  tps: {time}",
+    "olmo-core": "INFO [step={step}/1000,epoch=1]\n    throughput/device/TPS={time}\n    train/CE loss={loss:.4f}",
     "trainer": "{{'loss': {loss:.5f}, 'grad_norm': 1.25, 'learning_rate': 5e-05, 'epoch': 0.0{step}}}",
 }
 
@@ -276,6 +277,11 @@ def test_the_verb_says_where_two_runs_part_and_why(first: list[dict[str, torch.T
     assert found["cause"] == "summation"
     assert [each["step"] for each in found["apart"]] == list(range(1, STEPS + 1))
     assert run("reproduce", str(one), str(other), "--plot", str(tmp_path / "apart.svg")).code == 1
+
+
+def test_one_kept_run_asks_for_the_other(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("step,loss\n1,2.0\n")
+    assert "give the other run as well" in run("reproduce", str(tmp_path / "a.csv")).refusal()
 
 
 @pytest.mark.parametrize("option", [("--ranks", "2"), ("--switch", "dtype"), ("--set", "a=1"), ("--seed", "3")])

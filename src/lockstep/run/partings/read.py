@@ -24,8 +24,8 @@ from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Array
 from lockstep.run.partings.record import DATA, Record, is_of_the_clock, kind_of
 
-LIMIT_B = 1 << 34
-"""Of one file."""
+LIMIT_B, TEXT_LIMIT_B = 1 << 34, 1 << 30
+"""Of one file of states, and of one of text."""
 STATES = (".npz", ".safetensors", ".pt", ".pth", ".bin")
 _STEP = re.compile(r"(?:global_?step|step|iter(?:ation)?|checkpoint|ckpt|epoch)[-_ ]?(\d+)", re.IGNORECASE)
 _RANK = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
@@ -48,7 +48,7 @@ def read_record(path: str | Path) -> Record:
     ending = Path(path).suffix.lower()
     if ending in STATES:
         return Record(str(path), {_step_of(Path(path)): _state(Path(path))})
-    text = read_text(path, LIMIT_B)
+    text = read_text(path, TEXT_LIMIT_B)
     lines = _lines if ending in (".jsonl", ".ndjson") else _table if ending == ".csv" else _log
     steps: dict[int, dict[str, Array]] = {}
     digits: dict[str, int] = {}
@@ -197,9 +197,14 @@ def _row(place: int, said: Mapping[str, str]) -> Row:
 
 
 def _log(text: str, path: str | Path) -> Iterator[Row]:
-    """Lines that say a step; where none does, those with a loss, numbered."""
+    """Lines that say a step, and indented ones below; where none says one, those with a loss, numbered."""
     lines = _COLOURS.sub("", text).splitlines()
-    stepped = [(step[1], line[step.end() :]) for line in lines if (step := _LOG_STEP.search(line))]
+    stepped: list[tuple[str, str]] = []
+    for line in lines:
+        if step := _LOG_STEP.search(line):
+            stepped.append((step[1], line[step.end() :]))
+        elif stepped and line[:1].isspace():
+            stepped.append((stepped[-1][0], line))
     losses = (line for line in lines if re.search("loss", line, re.IGNORECASE))
     for number_of, rest in stepped or [(str(place), line) for place, line in enumerate(losses)]:
         yield _named(number_of, {name.strip(): number.rstrip(",.") for name, number in _PAIR.findall(rest)})

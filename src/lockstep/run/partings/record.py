@@ -19,8 +19,8 @@ _DATA = {"data", "batch", "sample", "samples", "tokens", "inputs", "indices"}
 _RATES = {"lr", "rate"}
 """With which one ends."""
 _CLOCK = re.compile(
-    r"time|elapsed|second|\bsec|_sec|\bms\b|_ms\b|/s\b|per[_ ]s|tps|flop|mfu|hfu|mem|throughput|speed|\bdate|\beta\b"
-    r"|wall|s/it\b|\bgib?\b|\bmib?\b|reserved|alloc|util|consumed|skipped|world|\bdt\b|epoch",
+    r"tim(?:e|ing)|elapsed|second|\bsec|_sec|\bms\b|_ms\b|/s\b|per[_ ]s|tps|flop|mfu|hfu|mem|throughput|speed"
+    r"|\bdate|\beta\b|wall|s/it\b|\bgib?\b|\bmib?\b|reserved|alloc|util|consumed|skipped|world|\bdt\b|epoch",
     re.IGNORECASE,
 )
 """What a log says of the machine and of how far it is, which differs from run to run or follows from the step."""

@@ -1,5 +1,6 @@
 """The verb about bits: `reproduce`."""
 
+import os
 from collections.abc import Callable, Mapping
 from inspect import signature, unwrap
 from pathlib import Path
@@ -64,6 +65,8 @@ def reproduce(
     from lockstep.run.reproduce import reproduce as run
     from lockstep.run.train import MODELS, Task
 
+    if os.path.exists(method):
+        raise BadInput("give the other run as well, to be compared with this one", "OTHER")
     if model not in MODELS:
         raise UnknownName("model", model, MODELS, "--model")
     number = whole(steps, "--steps")
