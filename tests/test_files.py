@@ -120,6 +120,7 @@ READERS: dict[str, tuple[str, Callable[[str], tuple[str, ...]]]] = {
     "trace of times": (".csv", lambda path: ("stragglers", "--workers", "4", "--law", f"trace:{path}")),
     "device": (".yaml", lambda path: ("bench", "device", "--device-file", path)),
     "measured run": (".json", lambda path: ("diagnose", path)),
+    "kept run": (".csv", lambda path: ("reproduce", path, path)),
     "several measured runs": (".pickle.gz", lambda path: ("diagnose", path, path)),
 }
 

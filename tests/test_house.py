@@ -82,6 +82,7 @@ LINK_READERS = {
     "show/verbs/words/network.py": "reads the link that a user describes",
     "show/verbs/words/peer_copies.py": "hands the fabric's rate to copies in peers' memory",
     "show/verbs/tensor.py": "hands the link to the layer and prints it",
+    "check/evidence/claims/deciders/layouts.py": "puts the rate inside a node beside what a text prints",
     "decide/campaigns/changes.py": "compares clusters by the rate of a level",
     "learn/lab/experiments/compression/compression_time.py": "puts seconds of messages beside steps of the lab",
     "learn/lab/experiments/time/time_to_accuracy.py": "puts seconds of messages beside steps of the lab",

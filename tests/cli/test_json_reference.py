@@ -116,6 +116,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     ],
     "claims": [("claims", "A.5", "--run"), ("claims", "--errata", "A.18"), ("claims", "staleness.mean-delay", "--run")],
     "fit": [("fit", "rows.csv")],
+    "reproduce with another run": [("reproduce", "run.csv", "other.csv"), ("reproduce", "run.csv", "run.csv")],
     "calibrate": [("calibrate", "-c", "dgx-h100:4", "--case", str(EXAMPLES / "steps-16.yaml"))],
     "diagnose": [
         ("diagnose", "rows.csv", "run.log", "ops.csv"),
@@ -210,6 +211,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "run.log").write_text(
         " iteration 1/ 9 | elapsed time per iteration (ms): 900.0 | global batch size: 64 |\n"
     )
+    for name, loss in (("run.csv", 2.0), ("other.csv", 2.1)):
+        (here / name).write_text(f"step,loss\n1,3.0\n2,{loss}\n3,{loss / 2}\n")
     columns, steps = "rank,step,op,start_s,duration_s,stage", (0, 1, 2, 3)
     ops = (f"{rank},{step},{op},{step + at},0.3,0" for step in steps for rank in (0, 1)
            for op, at in (("forward", 0.1 * rank), ("all-reduce", 0.5)))  # fmt: skip

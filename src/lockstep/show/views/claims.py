@@ -102,7 +102,8 @@ def _card(one: Decided, out: Console) -> None:
         (f"{'if' if not entry.readings else 'as'} {place}", f"{case.when}: {case.verdict}")
         for place, case in enumerate(entry.cases, 1)
     ]
-    lines += [("source", entry.source), ("command", entry.command), ("see", " ".join(entry.see))]
+    program = entry.program and f"python {entry.program}"
+    lines += [("source", entry.source), ("command", entry.command), ("program", program), ("see", " ".join(entry.see))]
     errata = errata_of(entry.id)
     if errata:
         lines.append(("errata", f"{len(errata)}: lockstep claims --errata {entry.id}"))

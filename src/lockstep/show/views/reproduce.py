@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from lockstep.run.partings import Compared
 from lockstep.run.reproduce import SOURCES, Reproduction, Trial
 from lockstep.show.views.parts import bars
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.figure import make_figure
+from lockstep.show.views.parts.parting import plot_compared, render_compared
 from lockstep.show.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def render(found: Reproduction, out: Console) -> None:
-    """Prints the verdict, then a row per trial."""
+def render(found: Reproduction | Compared, out: Console) -> None:
+    """Prints the verdict, then a row per trial; of two kept runs where they part and why."""
+    if isinstance(found, Compared):
+        return render_compared(found, out)
     out.print(Text(f"{_title(found)}.", style="bold"))
     task = found.task
     out.print(f"{found.method}, {task.model}, {task.steps} steps, {found.ranks} ranks, seed {task.seed}.")
@@ -50,8 +54,10 @@ def _trials(found: Reproduction) -> list[Trial]:
     return [found.again, *([found.together] if found.together else []), *found.alone]
 
 
-def plot_trials(found: Reproduction) -> Figure:
+def plot_trials(found: Reproduction | Compared) -> Figure:
     """The first step at which a run's bits differ, by what was switched; a bar to the end where they never do."""
+    if isinstance(found, Compared):
+        return plot_compared(found)
     trials, steps = _trials(found), found.task.steps
 
     def draw(axes: Axes) -> None:
@@ -72,10 +78,11 @@ COMMAND = Command(
         "lockstep reproduce",
         "lockstep reproduce zero-1 --ranks 2 --optimizer adam",
         "lockstep reproduce --switch rank-order,data-order --json",
+        "lockstep reproduce checkpoints-a checkpoints-b",
     ),
     render=render,
     picture=plot_trials,
     doing="reproduce",
-    ok=lambda answer: answer.reproducible,
+    ok=lambda answer: answer.identical if isinstance(answer, Compared) else answer.reproducible,
     lists=False,
 )

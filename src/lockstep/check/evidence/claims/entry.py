@@ -198,6 +198,8 @@ class Entry:
     """What a user runs to see the number."""
     learn: str = ""
     """Page of the documentation."""
+    program: str = ""
+    """A file of `examples/` that does right on real processes what a listing of the text does."""
     see: tuple[str, ...] = ()
     picture: str = ""
     checks: tuple[Check, ...] = ()
@@ -243,7 +245,7 @@ class Entry:
         return {
             "id": self.id,
             "statement": self.says,
-            **picked(self, "kind title printed verdict because true_form argument source command see learn"),
+            **picked(self, "kind title printed verdict because true_form argument source command program see learn"),
             "cases": [picked(case, "when verdict") for case in self.cases],
             "verdicts": self.verdicts(self.verdict),
             "second": self.second.says if self.second else "",

@@ -352,8 +352,26 @@ def ways() -> tuple[Picture, ...]:
     )
 
 
+def kept_runs() -> Picture:
+    """How far apart the weights of two runs are over the steps, by what was switched between them."""
+    from lockstep.check.evidence.claims.deciders.kept_runs import CAUSE_OF, kept_run
+    from lockstep.run.partings import apart
+
+    lines = []
+    for switch in CAUSE_OF:
+        runs = [kept_run(switched, width=16, batch=16, parts=4, steps=16) for switched in ({}, {switch: 1})]
+        steps, shares = zip(*((step, share) for step, share in apart("w", *runs) if share), strict=True)
+        lines.append(Line(f"{switch} switched", list(map(float, steps)), list(shares), "joined"))
+    title, y = (
+        "Where do two runs part, and how far? 16 samples a step in 4 shares",
+        "difference of weights over their size",
+    )
+    return Picture(title, "steps done", y, tuple(lines), log_y=True)
+
+
 ALL = (
     buckets, hierarchy, tensor, weak_scaling, stragglers, depths, balancing, sparse_server, expert_load, compression,
     best_interval, local_runs, long_run, ways,
+    kept_runs,
 )  # fmt: skip
 """Every one."""

@@ -141,6 +141,7 @@ def _entry(entry: Entry) -> list[str]:
     lines += [f"- shown by: {entry.argument}"] if entry.argument else []
     lines += [f"- {'read as' if entry.readings else 'if'} {case.when}: {case.verdict}" for case in entry.cases]
     lines.append(f"- command: `{entry.command}`")
+    lines += [f"- program: [{entry.program}](../../{entry.program})"] if entry.program else []
     links = [f"[{other}](#{other.replace('.', '').lower()})" for other in entry.see]
     learn = [f"[{entry.learn.removeprefix('learn/').removesuffix('.md')}](../{entry.learn})"] if entry.learn else []
     lines += [

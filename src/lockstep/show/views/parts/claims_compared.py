@@ -38,8 +38,8 @@ def compared(entry: Entry) -> dict[Check, str]:
     if any(_is_far(check) for check in usable):
         # No logarithmic axis has a place for 0.
         usable = {check: name for check, name in usable.items() if _number(check.claimed)}
-    chosen = [check for check in usable if check.refutes or len(usable) <= MOST][:MOST]
-    return {check: usable[check] for check in chosen}
+    chosen = [check for check in usable if check.refutes or len(usable) <= MOST] or list(usable)
+    return {check: usable[check] for check in chosen[:MOST]}
 
 
 def _is_far(check: Check) -> bool:

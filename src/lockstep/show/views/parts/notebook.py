@@ -70,6 +70,7 @@ VIEWS: dict[str, str] = {
     "lockstep.show.verbs.find.Leads": "find",
     "lockstep.show.verbs.train.Training": "train",
     "lockstep.run.reproduce.Reproduction": "reproduce",
+    "lockstep.run.partings.compared.Compared": "reproduce",
     "lockstep.show.verbs.execute.Executed": "execute",
     "lockstep.run.bench.bench.CollectiveBench": "bench",
     "lockstep.run.kernels.bench.DeviceBench": "bench",

@@ -14,17 +14,30 @@ def _layer(rows: int, width: int) -> tuple[Array, Array, Array]:
     return x, np.arange(width * width, dtype=float).reshape(width, width), np.arange(width, dtype=float)
 
 
-@decides("simulated")
-def right_ranks(ranks: int, bias: str, rows: int, width: int) -> int:
-    """Ranks whose output of a layer that is split by rows is right, by where the bias is added.
+def _outputs(ranks: int, bias: str, rows: int, width: int) -> list[Array]:
+    """Of a layer that is split by rows, by rank; the bias is added where `bias` says.
 
     `first`: on rank 0 after the all-reduce; `before`: on every rank before it; `after`: on every rank after it.
     """
     x, weights, added = _layer(rows, width)
     parts = [a @ b for a, b in zip(np.split(x, ranks, axis=1), np.split(weights, ranks), strict=True)]
     total = sum(part + added * (bias == "before") for part in parts)
-    outputs = [total + added * (bias == "after" or (bias == "first" and rank == 0)) for rank in range(ranks)]
-    return sum(bool(np.array_equal(output, x @ weights + added)) for output in outputs)
+    return [total + added * (bias == "after" or (bias == "first" and rank == 0)) for rank in range(ranks)]
+
+
+@decides("simulated")
+def right_ranks(ranks: int, bias: str, rows: int, width: int) -> int:
+    """Ranks whose output of a layer that is split by rows is right, by where the bias is added."""
+    x, weights, added = _layer(rows, width)
+    return sum(bool(np.array_equal(output, x @ weights + added)) for output in _outputs(ranks, bias, rows, width))
+
+
+@decides("simulated")
+def bias_times(ranks: int, bias: str, rank: int, rows: int, width: int) -> float:
+    """How often the bias is in the output of a rank."""
+    x, weights, added = _layer(rows, width)
+    over = _outputs(ranks, bias, rows, width)[rank] - x @ weights
+    return float(over.sum() / (rows * added.sum()))
 
 
 @decides("simulated")

@@ -48,6 +48,15 @@ def slow_link_s(ranks: int, size_B: float, bandwidth_Bps: float, slow_Bps: float
     return float(simulate_contended(get(ALL, "ring").program(ranks, size_B), network).makespan_s)
 
 
+@decides("priced")
+def added_B(ranks: int, size_B: float, algorithm: str = "ring", op: str = ALL) -> float:
+    """Bytes that a rank adds to others, in series: what a second for each of them adds to the time."""
+    free, adding = (PlainLink(0.0, 1.0, reduce_s_per_B) for reduce_s_per_B in (0.0, 1.0))
+    return float(
+        get(op, algorithm).price_time_s(ranks, size_B, adding) - get(op, algorithm).price_time_s(ranks, size_B, free)
+    )
+
+
 @decides("counted")
 def sent_B(ranks: int, size_B: float, algorithm: str = "ring", op: str = ALL) -> float:
     """Bytes that the rank which sends most sends, counted on the program."""
@@ -229,6 +238,12 @@ def hierarchical_crossing(nodes: int, node: int) -> float:
 def server_total_elems(workers: int, params: int, program: str = "parameter-server") -> float:
     """Elements of all messages of one synchronisation."""
     return float(messages(workers, params, program).rows[0].total_elems)
+
+
+@decides("counted")
+def server_messages(workers: int, params: int, program: str = "parameter-server") -> float:
+    """Messages of one synchronisation."""
+    return float(messages(workers, params, program).rows[0].messages)
 
 
 @decides("priced")

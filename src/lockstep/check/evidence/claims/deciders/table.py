@@ -24,17 +24,20 @@ from lockstep.check.evidence.claims.entry import Check, Found
 if TYPE_CHECKING:
     from lockstep.learn.lab import Findings
 
-FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "rounds", "layouts", "runs", "listings")
+FILES = (
+    "network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "rounds", "layouts", "runs", "listings",
+    "kept_runs",
+)  # fmt: skip
 LAB = "lab "
 ARITHMETIC = "= "
 _OPERATORS: dict[type, Callable[..., float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.Pow: operator.pow, ast.USub: operator.neg,
 }  # fmt: skip
-_FUNCTIONS: dict[str, Callable[..., float]] = {
-    "sqrt": math.sqrt, "log": math.log, "log2": math.log2, "ceil": math.ceil, "floor": math.floor, "min": min,
-    "max": max, "exp": math.exp,
-}  # fmt: skip
+_OF_MATH = ("sqrt", "log", "log2", "ceil", "floor", "exp")
+_FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max} | {
+    name: getattr(math, name) for name in _OF_MATH
+}
 
 
 def nature_of(check: Check) -> str:

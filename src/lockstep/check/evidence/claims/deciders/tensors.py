@@ -81,6 +81,15 @@ def parameters_of(model: str) -> float:
 
 
 @decides("counted")
+def active_of(model: str) -> float:
+    """Parameters of a model of the catalog that a token uses."""
+    from lockstep.describe.workload import model as find
+    from lockstep.describe.workload import parameters
+
+    return float(parameters(find(model)).active)
+
+
+@decides("counted")
 def gradient_B(model: str, element_B: float) -> float:
     """Bytes of the gradients of a model of the catalog."""
     return parameters_of(model) * element_B
