@@ -1,0 +1,139 @@
+"""`Tail`: a file's lines as it grows, in constant memory. A state of a progress bar ends at a carriage return.
+
+A file that has become shorter was begun anew and is read from its beginning, as `tail -F` does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Protocol
+
+from lockstep.base.errors import BadInput
+from lockstep.explain.read import LOG, MOST_FILES, recognise
+from lockstep.explain.read.file import stream
+
+STDIN = "-"
+CHUNK_B = 1 << 18
+LONGEST_B = 1 << 20
+"""Of a line; of a longer one the end is kept."""
+RANKED = re.compile(r"(?:^|[/_.-])rank[_-]?(\d{1,6})(?=[/_.-]|$)|/(\d{1,6})/std(?:out|err)(?:\.log)?$")
+"""Names of files of one rank: rank_3.log, and attempt_0/3/stdout.log as torchrun writes them."""
+
+
+class Lines(Protocol):
+    """What lines come from."""
+
+    name: str
+    rank: int | None
+    """Where the name says it."""
+
+    def read(self) -> list[bytes]:
+        """The lines of the next part; empty where nothing is new."""
+        ...
+
+    def rest(self) -> list[bytes]:
+        """What has no end yet."""
+        ...
+
+    def close(self) -> None:
+        """Closes the file."""
+        ...
+
+
+class Tail:
+    """Lines of a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.name, self._path = str(path), path
+        found = RANKED.search(path.as_posix())
+        self.rank = int(found[1] or found[2]) if found else None
+        self._rest, self._stack = b"", ExitStack()
+        self._file = self._stack.enter_context(stream(path))
+
+    def read(self) -> list[bytes]:
+        """As `Lines.read`. Raises BadInput of a file that is damaged."""
+        try:
+            return self._split(self._file.read(CHUNK_B) or self._again())
+        except EOFError as error:
+            raise BadInput(f"is cut off or damaged: {error}", self.name) from None
+
+    def rest(self) -> list[bytes]:
+        """As `Lines.rest`."""
+        rest, self._rest = self._rest, b""
+        return [rest] if rest else []
+
+    def close(self) -> None:
+        """As `Lines.close`."""
+        self._stack.close()
+
+    def _split(self, chunk: bytes) -> list[bytes]:
+        *lines, self._rest = (self._rest[-LONGEST_B:] + chunk).replace(b"\r\n", b"\n").split(b"\n")
+        return [part for line in lines for part in line.split(b"\r")]
+
+    def _again(self) -> bytes:
+        """The beginning of a file that was begun anew; nothing of one that was not."""
+        try:
+            if os.stat(self._path).st_size >= self._file.tell() or hasattr(self._file, "fileobj"):
+                return b""
+        except OSError:
+            return b""
+        self._stack.close()
+        self._rest, self._file = b"", self._stack.enter_context(stream(self._path))
+        return self._file.read(CHUNK_B)
+
+
+class StandardInput(Tail):
+    """Lines of standard input, which waits until there are some."""
+
+    def __init__(self) -> None:
+        self.name, self.rank, self._rest = "standard input", None, b""
+        self._input: IO[bytes] = sys.stdin.buffer
+
+    def read(self) -> list[bytes]:
+        """As `Lines.read`; empty at the end only."""
+        while chunk := getattr(self._input, "read1", self._input.read)(CHUNK_B):
+            if lines := self._split(chunk):
+                return lines
+        return []
+
+    def close(self) -> None:
+        """It stays open."""
+
+
+def sources(given: list[str]) -> Iterator[Lines]:
+    """A source for each file, and for each log in a folder, in the order of their names. Raises BadInput."""
+    for one in given:
+        if one == STDIN:
+            yield StandardInput()
+        elif os.path.isdir(one):
+            yield from _in_folder(Path(one))
+        else:
+            yield Tail(Path(one))
+
+
+def _in_folder(folder: Path) -> Iterator[Lines]:
+    found = sorted((path for path in folder.rglob("*") if os.path.isfile(path)), key=_by_numbers)
+    if len(found) > MOST_FILES:
+        raise BadInput(f"has more than {MOST_FILES:,} files; give those of the run", str(folder))
+    logs = [path for path in found if not path.name.startswith(".") and _is_log(path)]
+    if not logs:
+        raise BadInput("is a folder without a log that is known", str(folder))
+    yield from map(Tail, logs)
+
+
+def _by_numbers(path: Path) -> tuple[tuple[int, str], ...]:
+    """Names in the order of the numbers in them: 9.out before 10.out."""
+    parts = re.findall(r"\d{1,18}|\D+|\d+", path.as_posix())
+    return tuple((int(one), "") if one.isdigit() and len(one) < 19 else (-1, one) for one in parts)
+
+
+def _is_log(path: Path) -> bool:
+    try:
+        return recognise(path).kind.gives == LOG
+    except BadInput:
+        return False
