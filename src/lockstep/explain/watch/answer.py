@@ -126,12 +126,14 @@ class Watched(Shown):
         printed = self.run.stated.get(MFU)
         return None if printed is None else printed.median
 
-    def not_known(self) -> tuple[str, ...]:
-        """What the log does not say, and how what it does was read."""
+    def notes(self) -> tuple[str, ...]:
+        """How the log was read, and what it does not say."""
         run = self.run
         told = []
         if self.wall_s is None:
-            told.append("Lines carry no wall clock: goodput is a share of the seconds of steps, without what lies between.")
+            told.append(
+                "Lines carry no wall clock: goodput is a share of the seconds of steps, without what lies between."
+            )
         if run.last is None:
             told.append("The log does not say how many steps there are; give --steps or --tokens for the time left.")
         if run.untimed:
@@ -141,7 +143,9 @@ class Watched(Shown):
         if self.unread:
             told.append(f"Lines of steps with a number that is none: {self.unread:,}; the first: {self.first_unread}.")
         if run.repeated:
-            told.append(f"Lines that print a step again, which counts once: {run.repeated:,} (of another rank, or evaluation).")
+            told.append(
+                f"Lines that print a step again, which counts once: {run.repeated:,} (of another rank, or evaluation)."
+            )
         if not run.comparable:
             told.append(
                 f"Steps on {run.devices:,} devices are not held against the interval, which is of {run.told.devices:,}."
@@ -189,12 +193,16 @@ class Watched(Shown):
             "restarted": run.restarted,
             "wall_s": self.wall_s,
             "goodput_frac": self.goodput_frac,
-            "goodput_of": None if self.goodput_frac is None else "wall clock" if self.wall_s is not None else "step times",
+            "goodput_of": None
+            if self.goodput_frac is None
+            else "wall clock"
+            if self.wall_s is not None
+            else "step times",
             "left_s": plain(remaining),
             "predicted_left_s": self._predicted_left(),
             "replan": None if self.replan is None else _short(self.replan),
             "replan_fails": self.replan_fails,
-            "not_known": list(self.not_known()),
+            "notes": list(self.notes()),
         }
 
     def _predicted_left(self) -> Json | None:

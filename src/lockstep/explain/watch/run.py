@@ -214,7 +214,7 @@ class Run:
         return self._stride if one.step and one.step % self._stride == 0 else 1
 
     def _correct_first(self, stride: int, before: Printed) -> None:
-        """The very first line was counted as one step: of a program that prints every tenth, its tenth stands for ten."""
+        """The first line was counted as one step: of a program that prints every tenth, its tenth stands for ten."""
         if before is self.first and self.printed == 1 and before.step and before.step % stride == 0 and stride > 1:
             self.first_time += stride - 1
             self.first_time_s *= stride

@@ -23,7 +23,7 @@ from lockstep.base.types.plain import Json, picked
 
 MOST = 1 << 17
 """Values that are kept: when there are more, every second one is dropped, and so on."""
-RECENT = 101
+RECENT = 31
 BLOCKS, FEWEST_BLOCKS = 40, 8
 DRIFT_Z, DRIFT_FRAC = 3.0, 0.02
 """What is called a drift: a trend that chance gives once in 370 runs, which moves the step by at least 2 %. Chosen."""

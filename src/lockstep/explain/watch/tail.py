@@ -31,9 +31,11 @@ class Lines(Protocol):
     name: str
     rank: int | None
     """Where the name says it."""
+    grows: bool
+    """Whether there may be more after a part that is empty."""
 
     def read(self) -> list[bytes]:
-        """The lines of the next part; empty where nothing is new."""
+        """The lines of the next part, with their ends; empty where nothing is new."""
         ...
 
     def rest(self) -> list[bytes]:
@@ -47,6 +49,8 @@ class Lines(Protocol):
 
 class Tail:
     """Lines of a file."""
+
+    grows = True
 
     def __init__(self, path: Path) -> None:
         self.name, self._path = str(path), path
@@ -72,8 +76,10 @@ class Tail:
         self._stack.close()
 
     def _split(self, chunk: bytes) -> list[bytes]:
-        *lines, self._rest = (self._rest[-LONGEST_B:] + chunk).replace(b"\r\n", b"\n").split(b"\n")
-        return [part for line in lines for part in line.split(b"\r")]
+        """Lines and states of a progress bar with their ends; what has none is kept."""
+        lines = (self._rest[-LONGEST_B:] + chunk).splitlines(keepends=True)
+        self._rest = b"" if not lines or lines[-1].endswith((b"\n", b"\r")) else lines.pop()
+        return lines
 
     def _again(self) -> bytes:
         """The beginning of a file that was begun anew; nothing of one that was not."""
@@ -89,6 +95,8 @@ class Tail:
 
 class StandardInput(Tail):
     """Lines of standard input, which waits until there are some."""
+
+    grows = False
 
     def __init__(self) -> None:
         self.name, self.rank, self._rest = "standard input", None, b""

@@ -14,7 +14,7 @@ from functools import cache
 
 from lockstep.explain.read import kinds
 from lockstep.explain.read.logs.log import PROGRAMS, Program, text_of
-from lockstep.explain.read.logs.progress_bar import BAR, STEPS
+from lockstep.explain.read.logs.progress_bar import STEPS
 from lockstep.explain.read.logs.stamps import Clock
 from lockstep.explain.read.logs.steps import Printed, Started, StepReader
 from lockstep.explain.watch.run import Event, Run, Told
@@ -42,7 +42,7 @@ class File:
     lines: int = 0
     reader: StepReader | None = None
     bars: StepReader | None = None
-    before: list[str] = field(default_factory=list)
+    before: list[tuple[int, str]] = field(default_factory=list)
     before_B: int = 0
 
 
@@ -84,17 +84,19 @@ class Watcher:
             file = self.files[source.name] = File(source.rank)
             if self._run is not None and source.rank in (None, self._run.lead):
                 self._run.begin()
-        file.lines += 1
-        text = text_of(raw)
+        text = text_of(raw.rstrip(b"\r\n"))
+        number = file.lines + 1
+        # A state of a bar is a part of a line.
+        file.lines += raw.endswith(b"\n")
         if file.reader is None and (program := _program(text)) is not None:
             yield from self._know(file, program)
         if file.reader is not None:
-            yield from self._read(file, file.reader, file.lines, text)
+            yield from self._read(file, file.reader, number, text)
             return
         if file.before_B < KEPT_B:
-            file.before.append(text)
+            file.before.append((number, text))
             file.before_B += len(text)
-        yield from self._bar(file, text, raw)
+        yield from self._bar(file, number, text)
 
     def end(self) -> Iterator[Event]:
         """Takes what the last lines left open."""
@@ -112,7 +114,7 @@ class Watcher:
             self.programs.append(program.name)
         before, file.before, file.bars = file.before, [], None
         file.clock.restart()
-        for number, text in enumerate(before, 1):
+        for number, text in before:
             yield from self._read(file, file.reader, number, text)
 
     def _read(self, file: File, reader: StepReader, number: int, text: str) -> Iterator[Event]:
@@ -129,15 +131,15 @@ class Watcher:
         elif self._run.lead in (None, file.rank):
             yield from self._run.hear(said)
 
-    def _bar(self, file: File, text: str, raw: bytes) -> Iterator[Event]:
+    def _bar(self, file: File, number: int, text: str) -> Iterator[Event]:
         """The state of a bar, or how many devices its program runs on."""
         if file.bars is None:
             file.bars = StepReader(STEPS, file.clock)
-        for said in file.bars.feed(file.lines, text):
+        for said in file.bars.feed(number, text):
             if isinstance(said, Started):
                 for run in self._bars.values():
                     yield from run.hear(said)
-            elif said.last is not None and BAR.search(raw) and (said.last in self._bars or len(self._bars) < MOST_BARS):
+            elif said.last is not None and (said.last in self._bars or len(self._bars) < MOST_BARS):
                 bar = self._bars.setdefault(said.last, Run(self.told, file.bars.settings))
                 yield from (event for event in bar.hear(said) if bar is self.run)
 

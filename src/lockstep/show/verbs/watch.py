@@ -53,8 +53,8 @@ def watch(
 ) -> "Watched":
     """What the log of a run says of it: steps, rates, drift, restarts, goodput, and the interval that it keeps or left.
 
-    Args: `file`: logs and folders; `model`, `cluster`, `layout` and words of the layout as for `estimate`, without which
-    what the log says is shown alone; `steps` or `tokens` of the whole run, for the time left; `progress(steps, last)`
+    Args: `file`: logs and folders; `model`, `cluster`, `layout` and words of the layout as for `estimate`, without
+    which what the log says is shown alone; `steps` or `tokens` of the whole run, for the time left; `progress(steps, last)`
     is called at every printed step. Raises BadInput where no step of a known program is in the files.
     """
     found: Watched | None = None
@@ -92,14 +92,14 @@ def watching(
         raise BadInput("give one of --steps and --tokens", "--steps")
     expected = predicted(_heads(paths), model, cluster, layout, words, needed=False)
     watcher = Watcher(_told(expected, steps, tokens))
-    for event in _events(watcher, paths, sources(paths), follow):
+    for event in _events(watcher, sources(paths), follow):
         yield watched(watcher, expected), event
     if watcher.run.newest is None:
         raise BadInput("no step of a known training program is in it", paths[0])
     yield _replanned(watched(watcher, expected), model, cluster, words), None
 
 
-def _events(watcher: "Watcher", paths: list[str], given: "Iterator[Lines]", follow: bool) -> "Iterator[Event | None]":
+def _events(watcher: "Watcher", given: "Iterator[Lines]", follow: bool) -> "Iterator[Event | None]":
     """Events of all sources in their order; None where nothing is new in files that are followed."""
     from lockstep.explain.watch.answer import has_ended
 
@@ -111,7 +111,7 @@ def _events(watcher: "Watcher", paths: list[str], given: "Iterator[Lines]", foll
                 while lines := source.read():
                     for raw in lines:
                         yield from watcher.feed(source, raw)
-            if not follow or has_ended(watcher.run):
+            if not follow or has_ended(watcher.run) or not any(source.grows for source in known):
                 break
             if watcher.lines == before:
                 yield None

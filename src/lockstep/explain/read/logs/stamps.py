@@ -1,9 +1,9 @@
 """`Clock`: the wall clock that a log's lines are stamped with, in whichever of the usual forms they have.
 
-    2026-02-24 19:46:17,508        Python's logging, with or without parts of a second, with a T between them
-    10/17/2025 16:31:56            nanotron, the month first
-    I0804 08:14:00.000000          glog, which leaves the year out
-    "time_ms": 1715848254167       MLPerf
+2026-02-24 19:46:17,508        Python's logging, with or without parts of a second, with a T between them
+10/17/2025 16:31:56            nanotron, the month first
+I0804 08:14:00.000000          glog, which leaves the year out
+"time_ms": 1715848254167       MLPerf
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ WORLD = re.compile(
     r"|\bNum_devices: (\d{1,7})|\bMEMBER: \d+/(\d{1,7})|\bStarting with (\d{1,7}) processes",
     re.IGNORECASE,
 )
-"""Devices of a job as its programs print them when they start: Megatron-LM, DeepSpeed and torchrun; MaxText; Lightning."""
+"""Devices of a job as programs print them when they start: Megatron-LM, DeepSpeed, torchrun; MaxText; Lightning."""
 HINTS = ("orld", "ORLD", "Num_devices", "MEMBER", "Starting with")
 """One of these is in every line that WORLD finds; looking for them first takes a tenth of the time."""
 
