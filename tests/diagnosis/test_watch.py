@@ -135,18 +135,22 @@ def test_time_left_is_steps_left_times_pace(tmp_path: Path) -> None:
     assert by_tokens.run.last == 30
 
 
-def test_the_step_at_which_a_run_leaves_its_interval_is_named() -> None:
-    answer = lockstep.watch(EXAMPLE, **RUN)
+def test_the_step_at_which_a_run_leaves_its_interval_is_named(tmp_path: Path) -> None:
+    whole = EXAMPLE.read_text("utf-8")
+    slow = str(written(tmp_path, whole[: whole.index("iteration      130/")]))
+    answer = lockstep.watch(slow, **RUN)
     left = answer.run.left()
     assert left is not None
     assert (left.step, left.side, answer.ok, answer.inside) == (121, "slower", False, False)
     low, high = answer.predicted.interval.low, answer.predicted.interval.high  # type: ignore[union-attr]
     assert low <= 7.1 <= high < left.step_time_s
-    session = run("watch", str(EXAMPLE), "--model", "llama3-8b", "-c", "dgx-h100:2", "--zero", "1", "--tp", "2",
-                  "--batch", "128", "--seq", "8192")  # fmt: skip
+    asked = ("--model", "llama3-8b", "-c", "dgx-h100:2", "--zero", "1", "--tp", "2", "--batch", "128", "--seq", "8192")
+    session = run("watch", slow, *asked)
     assert session.code == 1
     assert "slower than predicted since step 121" in session.out
-    assert run("watch", str(EXAMPLE)).code == 0
+    assert run("watch", slow).code == 0
+    later = run("watch", str(EXAMPLE), *asked)
+    assert (later.code, "It was slower from step 121 on for a while" in " ".join(later.out.split())) == (0, True)
 
 
 def test_a_single_slow_step_and_warming_up_leave_no_interval(tmp_path: Path) -> None:

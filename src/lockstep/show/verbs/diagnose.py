@@ -118,8 +118,7 @@ def diagnose(
         found, of_case = run_of_case(case)
         stated = stated or of_case
     else:
-        logs = [one.path for one in gathered.known if one.kind.gives == "log"]
-        found = predicted(logs, model, cluster, layout, words, needed=bool(stated))
+        found = predicted(gathered.log_files, model, cluster, layout, words, needed=bool(stated))
     heard(2, PARTS)
     seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
     other = other_run(against, seen is not None)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from lockstep.base.documents.files import InMemory
 from lockstep.base.errors import BadInput, Infeasible
@@ -18,6 +18,7 @@ from lockstep.show.verbs.words.named import Cluster, Layout, Model
 from lockstep.show.verbs.words.option import Argument, Option, Switch
 from lockstep.show.verbs.words.quantity import Quantity
 from lockstep.show.verbs.words.question import whole
+from lockstep.show.verbs.words.run_file import run_of
 from lockstep.show.verbs.words.shared import LAYOUT_WORDS, LayoutWords
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def watch(
     """What the log of a run says of it: steps, rates, drift, restarts, goodput, and the interval that it keeps or left.
 
     Args: `file`: logs and folders; `model`, `cluster`, `layout` and words of the layout as for `estimate`, without
-    which what the log says is shown alone; `steps` or `tokens` of the whole run, for the time left; `progress(steps, last)`
-    is called at every printed step. Raises BadInput where no step of a known program is in the files.
+    which what the log says is shown alone; `steps` or `tokens` of the whole run, for the time left. `progress(step,
+    last)` is called at every printed step. Raises BadInput where no step of a known program is in the files.
     """
     found: Watched | None = None
     for found, event in watching(
@@ -148,11 +149,9 @@ def _told(found: "Estimate | None", steps: Quantity | None, tokens: Quantity | N
     )
     if found is None:
         return asked
-    interval, job = found.interval, found.job
-    return replace(
-        asked, low_s=interval.low, high_s=interval.high, devices=job.devices, batch=job.recipe.batch,
-        tokens=job.step_units,
-    )  # fmt: skip
+    from lockstep.explain.gather import told_of
+
+    return told_of(found, asked)
 
 
 def _replanned(
@@ -161,12 +160,10 @@ def _replanned(
     """With the best plan for the devices that are left, where some were lost and the run is described."""
     if not found.run.lost_devices or found.predicted is None or cluster is None:
         return found
-    asked = {name: value for name, value in words.items() if name not in LAYOUT_WORDS and name != "gpus"}
-    about = found.predicted.job
-    named = model if model is not None else about.model
-    if model is None:
-        asked |= {"batch": about.recipe.batch, "seq": about.recipe.seq}
-        asked.pop("batch_tokens", None)
+    stated = run_of(_heads(list(found.files))) if model is None else None
+    # A log that has the arguments of its run is a MODEL, in memory only as far as it was read.
+    named = cast(Path, stated[0]) if stated else model or found.predicted.job.model
+    asked = {name: value for name, value in words.items() if name not in (*LAYOUT_WORDS, "gpus")}
     try:
         return replace(found, replan=plan(named, cluster, gpus=found.run.devices, top=1, **asked))  # type: ignore[arg-type]
     except (BadInput, Infeasible) as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.explain.watch.answer import Watched
+    from lockstep.explain.watch.held import Left
     from lockstep.explain.watch.run import Event, Restart
 
 RESTARTS = 10
@@ -53,7 +55,16 @@ def _verdict(answer: Watched, out: Console) -> None:
         said, style = f"{said}, {left.side} than predicted since step {left.step:,}{rank}", "bold red"
     out.print(Text(f"{said}.", style=style))
     if found is not None:
-        paragraph(out, f"Predicted: {format_time(found.step_time_s)}, {found.interval.said_s}.")
+        once = "" if left is not None else _once(run.first_left)
+        paragraph(out, f"Predicted: {format_time(found.step_time_s)}, {found.interval.said_s}.{once}")
+
+
+def _once(first: Left | None) -> str:
+    """Where a run that is inside left its interval before."""
+    if first is None:
+        return ""
+    rank = "" if first.rank is None else f" on rank {first.rank}"
+    return f" It was {first.side} from step {first.step:,} on{rank} for a while."
 
 
 def _pace(answer: Watched) -> list[str]:
@@ -151,7 +162,7 @@ def say(event: Event) -> str:
     return f"{at}: {took or 'no time'}{rank}"
 
 
-def ask(as_json: bool, file: list[str] | None = None, follow: bool | None = None, **words: Any) -> None:
+def ask(as_json: bool, file: list[str] | None = None, follow: bool | None = None, **words: object) -> None:
     """Shows the answer, and while files are followed what happens in them."""
     from lockstep.show.verbs.watch import watch, watching
 
@@ -164,7 +175,7 @@ def ask(as_json: bool, file: list[str] | None = None, follow: bool | None = None
     with screen:
         for found, event in watching(file or [], follow=True, **asked):
             live = live or event is None
-            screen.draw(found, render)
+            screen.draw(partial(render, found))
             if event is None or screen.on or (event.kind == "step" and not live):
                 continue
             if as_json:

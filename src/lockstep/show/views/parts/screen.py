@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from rich.console import Console
+    from rich.live import Live
 
 EVERY_S = 0.5
 """Between two drawings."""
@@ -25,7 +26,7 @@ class Screen:
 
     def __init__(self, on: bool) -> None:
         self.on = on
-        self._live: Any = None
+        self._live: Live | None = None
         self._drawn_s = -EVERY_S
 
     def __enter__(self) -> Screen:
@@ -42,13 +43,13 @@ class Screen:
         if self._live is not None:
             self._live.stop()
 
-    def draw(self, answer: Any, render: Callable[[Any, Console], None]) -> None:
-        """Draws the answer, unless it was drawn a moment ago."""
+    def draw(self, render: Callable[[Console], None]) -> None:
+        """Draws what `render` prints, unless something was drawn a moment ago."""
         if self._live is None or time.monotonic() - self._drawn_s < EVERY_S:
             return
         shown: Console = self._live.console
         out = FileConsole(file=StringIO(), width=shown.width, force_terminal=True, color_system=shown.color_system)
-        render(answer, out)
+        render(out)
         text = out.file.getvalue() if isinstance(out.file, StringIO) else ""
         # What does not fit a terminal cannot be drawn over.
         lines = text.splitlines()[: max(1, shown.height - 1)]
