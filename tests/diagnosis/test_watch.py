@@ -118,7 +118,8 @@ def test_restarts_and_goodput_are_those_of_a_job_that_is_known(seed: int, tmp_pa
     assert [one.lost_steps for one in run.restarts] == truth.restarts
     assert (run.first_time, run.again) == (len(truth.done), truth.again)
     assert answer.wall_s == pytest.approx(truth.wall_s, abs=1e-3)
-    expected = min(1.0, len(truth.done) * truth.seconds / truth.wall_s)
+    # The clock begins at the stamp of the first line, whose steps were over then.
+    expected = (len(truth.done) - truth.every) * truth.seconds / truth.wall_s
     assert answer.goodput_frac == pytest.approx(expected, rel=1e-3)
 
 
@@ -216,6 +217,66 @@ def test_of_several_progress_bars_the_longest_is_watched(tmp_path: Path) -> None
     answer = lockstep.watch(written(tmp_path, text))
     assert (answer.run.last, answer.run.newest.step, answer.run.restarted) == (500, 39, 0)  # type: ignore[union-attr]
     assert answer.step_s == pytest.approx(3.0)
+
+
+TITAN = "[rank0]:[titan] {} - root - INFO - step: {}  loss:  3.0  memory:  9.4GiB(65.0%)  tps: {}  mfu: {}%"
+NANOTRON = ("{} [INFO|DP=0|PP=0|TP=0]: iteration: {} | consumed_tokens: 85.8G | elapsed_time_per_iteration_ms: {} | "
+            "tokens_per_sec: {} | tokens_per_sec_per_gpu: 11.4K | global_batch_size: 64 | lm_loss: 2.38")  # fmt: skip
+MEGATRON = (
+    " iteration {:8d}/  250000 | consumed samples: 186368 | elapsed time per iteration (ms): {} | lm loss: 2.38 |"
+)
+PUBLIC: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "pytorch/torchtitan#1287": (
+        [TITAN.format(*one) for one in (
+            ("2025-06-16 22:30:50,322", 200, "5,856", 34.29), ("2025-06-16 22:31:04,970", 210, "5,593", 32.75),
+            ("2025-06-16 22:31:18,934", 220, "5,868", 34.36), ("2025-06-16 22:31:32,895", 230, "5,869", 34.37),
+            ("2025-06-16 22:31:46,869", 240, "5,864", 34.34), ("2025-06-16 22:32:00,846", 250, "5,862", 34.33),
+        )],
+        {"printed": 6, "newest": 250, "step_s": 1.3974, "mfu_frac": 0.3434, "wall_s": 70.524},
+    ),
+    "pytorch/torchtitan#3393": (
+        [TITAN.format(f"2026-05-18 16:04:{second}", step, "7,300", 0.17) for step, second in (
+            (14, "46,338"), (15, "47,456"), (16, "48,577"), (17, "49,702"), (18, "50,821"), (19, "51,942"),
+            (20, "53,069"), (21, "54,191"),
+        )],
+        {"printed": 8, "newest": 21, "step_s": 1.122, "mfu_frac": 0.0017, "wall_s": 7.853},
+    ),
+    "huggingface/nanotron#390": (
+        [NANOTRON.format(f"10/17/2025 16:{at}", f"{step} / 378950", "11.5K", "22.8K") for step, at in (
+            (327281, "31:56"), (327282, "32:07"), (327283, "32:19"), (327284, "32:30"))],
+        {"printed": 4, "newest": 327284, "last": 378950, "step_s": 11.5, "tokens_per_s": 22800, "wall_s": 34.0},
+    ),
+    "huggingface/nanotron#23": (
+        [NANOTRON.format("01/17/2024 13:48:41", f"{step} / 1000", ms, "17.9K") for step, ms in (
+            (991, 35.7), (992, 34.8), (993, 34.7), (994, 42.4))],
+        {"printed": 4, "newest": 994, "last": 1000, "step_s": 0.0424, "wall_s": None},
+    ),
+    "AI-Hypercomputer/maxtext#8": (
+        [f"completed step: {step}, seconds: {seconds}, TFLOP/s: 36.7, loss: 2.191" for step, seconds in (
+            (15107, 2.167), (15108, 2.164), (15109, 2.166))],
+        {"printed": 3, "newest": 15109, "last": None, "step_s": None, "wall_s": None},
+    ),
+    "epfLLM/Megatron-LLM#11": (
+        [MEGATRON.format(step, ms) for step, ms in (
+            (182, 126995.3), (183, 125553.7), (184, 127804.5), (185, 130554.9), (186, 127859.5))],
+        {"printed": 5, "newest": 186, "last": 250000, "step_s": 129.2072, "wall_s": None},
+    ),
+}  # fmt: skip
+"""Thread: lines of the real run that it shows, shortened, and what a reader of them counts; rates without warming up."""
+
+
+@pytest.mark.parametrize("thread", PUBLIC)
+def test_public_logs_are_counted_as_a_reader_counts_them(thread: str, tmp_path: Path) -> None:
+    lines, counted = PUBLIC[thread]
+    answer = lockstep.watch(written(tmp_path, "\n".join(lines) + "\n"))
+    assert answer.run.newest is not None
+    found = {
+        **{name: getattr(answer, name) for name in ("step_s", "mfu_frac", "tokens_per_s", "wall_s")},
+        "printed": answer.run.printed, "newest": answer.run.newest.step, "last": answer.run.last,
+    }  # fmt: skip
+    for name, value in counted.items():
+        assert found[name] == (None if value is None else pytest.approx(value, rel=1e-4)), name
+    assert (answer.run.restarted, answer.unread) == (0, 0)
 
 
 @pytest.mark.parametrize("packed", [False, True])

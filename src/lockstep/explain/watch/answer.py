@@ -57,6 +57,8 @@ class Watched(Shown):
     wall_s: float | None
     backwards: int
     """Stamps that went back and were left out."""
+    begins_with_step: bool = False
+    """Whether the first stamp is that of the first step."""
     predicted: Estimate | None = None
     replan: Plan | None = None
     """The best plan for the devices that are left."""
@@ -86,9 +88,14 @@ class Watched(Shown):
     @property
     def goodput_frac(self) -> float | None:
         """Seconds of first-time steps over the wall clock, or over those of all steps without one."""
-        run = self.run
-        whole = self.wall_s if self.wall_s is not None else run.first_time_s + run.again_s
-        return min(1.0, run.first_time_s / whole) if whole and run.first_time_s else None
+        run, good_s = self.run, self.run.first_time_s
+        if self.wall_s is None:
+            whole_s = good_s + run.again_s
+        else:
+            whole_s = self.wall_s
+            # A first step that has the first stamp was over when the clock began.
+            good_s -= run.first_line_s if self.begins_with_step else 0.0
+        return min(1.0, good_s / whole_s) if whole_s and good_s > 0 else None
 
     @property
     def steps_left(self) -> int | None:
@@ -231,6 +238,7 @@ def watched(watcher: Watcher, predicted: Estimate | None = None) -> Watched:
         next((one.first_unread for one in known if one.first_unread), ""),
         watcher.wall_s,
         sum(one.clock.backwards for one in watcher.files.values()),
+        watcher.begins_with_step,
         predicted,
     )
 

@@ -90,6 +90,8 @@ class Run:
     again: int = 0
     first_time_s: float = 0.0
     again_s: float = 0.0
+    first_line_s: float = 0.0
+    """Seconds that the first line stands for, which lie before its stamp."""
     untimed: int = 0
     basis: str = ""
     """What the seconds of a step were taken from, last."""
@@ -218,6 +220,7 @@ class Run:
         if before is self.first and self.printed == 1 and before.step and before.step % stride == 0 and stride > 1:
             self.first_time += stride - 1
             self.first_time_s *= stride
+            self.first_line_s *= stride
 
     def _count(self, one: Printed, covered: int, step_s: float | None) -> None:
         new = min(covered, max(0, one.step - self.highest)) if self.highest >= 0 else covered
@@ -226,6 +229,7 @@ class Run:
         self.again += covered - new
         self.untimed += covered if step_s is None else 0
         self.first_time_s += new * (step_s or 0.0)
+        self.first_line_s = self.first_time_s if not self.printed else self.first_line_s
         self.again_s += (covered - new) * (step_s or 0.0)
 
     def _hold(self, one: Printed, step_s: float | None, note: bool = False) -> Iterator[Event]:

@@ -70,6 +70,13 @@ class Watcher:
         return sum(one.lines for one in self.files.values())
 
     @property
+    def begins_with_step(self) -> bool:
+        """Whether no line before the first step has a stamp."""
+        first = self.run.first
+        stamps = [one.clock.first_s for one in self.files.values() if one.clock.first_s is not None]
+        return first is not None and first.stamp_s is not None and first.stamp_s <= min(stamps)
+
+    @property
     def wall_s(self) -> float | None:
         """From the first to the last stamp of the files of the rank that leads; None without stamps."""
         clocks = [one.clock for one in self.files.values() if one.rank in (None, self.run.lead)]
