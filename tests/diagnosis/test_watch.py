@@ -262,7 +262,7 @@ PUBLIC: dict[str, tuple[list[str], dict[str, Any]]] = {
         {"printed": 5, "newest": 186, "last": 250000, "step_s": 129.2072, "wall_s": None},
     ),
 }  # fmt: skip
-"""Thread: lines of the real run that it shows, shortened, and what a reader of them counts; rates without warming up."""
+"""Thread: lines of the real run that it shows, shortened, and what a reader counts; rates without warming up."""
 
 
 @pytest.mark.parametrize("thread", PUBLIC)
