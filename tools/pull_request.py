@@ -7,8 +7,8 @@ compared as it was where the branch began with what it is now. Both trees are ch
 launch script may name other files. After `--` come options of `lockstep estimate`, which hold for both.
 
 The exit code is 1 where a step became slower than `--fail-above` allows and the comparison is conclusive, or where a
-run no longer fits; 2 for bad input. The text goes to standard output, to the summary of the job where GitHub Actions runs
-this, and with `--comment` to the pull request, through `gh`, where the comment of an earlier push is replaced.
+run no longer fits; 2 for bad input. The text goes to standard output; in GitHub Actions to the summary of the job as
+well, and with `--comment` to the pull request, through `gh`, where the comment of an earlier push is replaced.
 """
 
 from __future__ import annotations

@@ -200,4 +200,5 @@ COMMAND = Command(
     ask=ask,
     ok=lambda answer: bool(answer.ok),
     lists=False,
+    figures=("step_time_s.measured", "goodput_frac", "mfu_frac", "tokens_per_s"),
 )

@@ -123,3 +123,4 @@ MANY = flags(
 )  # fmt: skip
 HTML = flags(html=Option("FILE", "Also write the answer, with its picture, as one HTML file."))
 PLOT = flags(plot=Option("FILE", "Also draw a picture: .png, .svg or .pdf."))
+CARD = flags(card=Option("FILE", "Also draw the headline on a card of 1,200 x 630: .png or .svg."))
