@@ -58,7 +58,7 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 2 more: items of the book that are printed as they are decided, and what listings of the guide do when they run.
     # 4 more: checkpoints of several ranks, and why a program cannot be captured.
     # 2 more: where experts lie on ranks, and what an allocator holds.
-    # 13 more: a log followed step by step: stamps and steps, its state machine, its verb, its view and its screen; cards.
+    # 13 more: logs that are followed (stamps, steps, a state machine, a verb, its view, a screen), and cards.
     "files": (lambda: len(sources()), 1174),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.

@@ -225,8 +225,8 @@ def _body(lines: Sequence[str], most: int) -> list[str]:
 
 def _bar(answer: Json, parts: Mapping[str, float], paper: Paper) -> None:
     """Where the time of a step goes, and what binds it."""
-    from lockstep.show.views.estimate import BINDS
     from lockstep.show.views.parts.figure import PALETTE
+    from lockstep.show.views.parts.reading import BINDS
 
     bound = next(filter(None, (figure_of(answer, key) for key in ("bound_by", "plans.0.bound_by"))), None)
     said = f"bound by {BINDS.get(str(bound), bound)}" if bound else "where the time goes"
