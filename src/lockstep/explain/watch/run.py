@@ -238,7 +238,7 @@ class Run:
         if step_s is None or since <= WARM_UP:
             return
         if note:
-            self.seconds.add(step_s)
+            self.seconds.add(step_s, one.step)
             for name, value in self._rates(one).items():
                 self.stated.setdefault(name, Series()).add(value)
         if self.told.low_s is None or self.told.high_s is None or not self.comparable:

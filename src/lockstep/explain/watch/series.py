@@ -19,6 +19,7 @@ from statistics import median
 
 import numpy as np
 
+from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json, picked
 
 MOST = 1 << 17
@@ -54,15 +55,17 @@ class Series:
 
     count: int = 0
     _kept: array[float] = field(default_factory=lambda: array("d"))
+    _at: array[float] = field(default_factory=lambda: array("d"))
     _every: int = 1
     _recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
-    def add(self, value: float) -> None:
-        """Adds a value."""
+    def add(self, value: float, at: float = 0.0) -> None:
+        """Adds a value, of the step `at`."""
         if self.count % self._every == 0:
             self._kept.append(value)
+            self._at.append(at)
             if len(self._kept) >= MOST:
-                self._kept, self._every = self._kept[::2], 2 * self._every
+                self._kept, self._at, self._every = self._kept[::2], self._at[::2], 2 * self._every
         self.count += 1
         self._recent.append(value)
 
@@ -75,6 +78,11 @@ class Series:
     def recent(self) -> float | None:
         """The median of the last values."""
         return median(self._recent) if self._recent else None
+
+    def points(self, most: int) -> tuple[Floats, Floats]:
+        """Steps and their values, at most so many, evenly spaced."""
+        each = max(1, -(-len(self._kept) // most))
+        return np.asarray(self._at)[::each], np.asarray(self._kept)[::each]
 
     def blocks(self) -> list[float]:
         """Medians of BLOCKS blocks of equally many values, or of single values where there are fewer; in order."""

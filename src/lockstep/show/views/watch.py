@@ -10,21 +10,26 @@ from rich.text import Text
 
 from lockstep.base.units import format_count, format_frac, format_time
 from lockstep.show.views.parts.command import Command
+from lockstep.show.views.parts.figure import PALETTE, make_figure, times_on
 from lockstep.show.views.parts.layout_columns import layout_words
 from lockstep.show.views.parts.layout_table import print_layouts
-from lockstep.show.views.parts.output import given, print_json, show
+from lockstep.show.views.parts.output import draw, given, picture_path, print_json, show
 from lockstep.show.views.parts.screen import Screen
 from lockstep.show.views.parts.terminal import heading, indented, paragraph, small_print, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console
 
     from lockstep.explain.watch.answer import Watched
     from lockstep.explain.watch.held import Left
     from lockstep.explain.watch.run import Event, Restart
 
+MOST_POINTS = 4000
+"""Of the picture."""
 RESTARTS = 10
 """Rows of the table of restarts, the latest."""
 
@@ -143,6 +148,36 @@ def _replan(answer: Watched, out: Console) -> None:
     print_layouts(answer.replan.plans, answer.replan.aim, out)
 
 
+def plot_watch(answer: Watched) -> Figure:
+    """Seconds of steps by their numbers, with the predicted interval and the restarts."""
+    from lockstep.base.errors import BadInput
+
+    if not answer.run.seconds.count:
+        raise BadInput("has no step with a time after warming up, so there is no picture", "--plot")
+    return make_figure(_title(answer), partial(_draw, answer), size=(9.0, 4.2))
+
+
+def _title(answer: Watched) -> str:
+    """What the picture shows."""
+    run = answer.run
+    again = f"; restarts: {run.restarted:,}" if run.restarted else ""
+    return f"Seconds of a step as logged, steps {run.first.step if run.first else 0:,} to {run.highest:,}{again}"
+
+
+def _draw(answer: Watched, axes: Axes) -> None:
+    run = answer.run
+    at, seconds = run.seconds.points(MOST_POINTS)
+    axes.plot(at, seconds, ".", color=PALETTE[0], markersize=3, label="a step")
+    if answer.predicted is not None and run.comparable:
+        between = answer.predicted.interval
+        axes.axhspan(between.low, between.high, color=PALETTE[2], alpha=0.15, label=f"predicted: {between.said_s}")
+    for place, one in enumerate(run.restarts):
+        axes.axvline(one.step, color=PALETTE[4], linewidth=1, label="" if place else "restart")
+    axes.set(xlabel="step", ylim=(0, None))
+    times_on(axes.yaxis)
+    axes.legend(fontsize=8, frameon=False, loc="lower left")
+
+
 def say(event: Event) -> str:
     """An event as a line."""
     about, at = event.about, f"step {event.step:,}"
@@ -162,13 +197,17 @@ def say(event: Event) -> str:
     return f"{at}: {took or 'no time'}{rank}"
 
 
-def ask(as_json: bool, file: list[str] | None = None, follow: bool | None = None, **words: object) -> None:
+def ask(
+    as_json: bool, file: list[str] | None = None, follow: bool | None = None, plot: str | None = None, **words: object
+) -> None:
     """Shows the answer, and while files are followed what happens in them."""
     from lockstep.show.verbs.watch import watch, watching
 
+    picture_path(plot)
     asked = given(words)
     if not follow:
         answer = watch(file or [], **asked)
+        draw(plot, partial(plot_watch, answer))
         show(answer, as_json, render, ok=answer.ok)
         return
     screen, live, found = Screen(sys.stdout.isatty() and not as_json), False, None
@@ -184,6 +223,7 @@ def ask(as_json: bool, file: list[str] | None = None, follow: bool | None = None
                 sys.stdout.write(f"{say(event)}\n")
             sys.stdout.flush()
     if found is not None:
+        draw(plot, partial(plot_watch, found))
         show(found, as_json, render, ok=found.ok)
 
 
@@ -197,6 +237,7 @@ COMMAND = Command(
     more="The exit code is 1 when the steps are outside the predicted interval, or devices were lost. With --follow, "
     "--json prints an object for each event, and the answer last.",
     render=render,
+    picture=plot_watch,
     ask=ask,
     ok=lambda answer: bool(answer.ok),
     lists=False,
