@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
+from collections.abc import MutableSequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -54,8 +55,8 @@ class Series:
     """Values in their order."""
 
     count: int = 0
-    _kept: array[float] = field(default_factory=lambda: array("d"))
-    _at: array[float] = field(default_factory=lambda: array("d"))
+    _kept: MutableSequence[float] = field(default_factory=lambda: array("d"))
+    _at: MutableSequence[float] = field(default_factory=lambda: array("d"))
     _every: int = 1
     _recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
