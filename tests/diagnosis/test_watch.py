@@ -403,6 +403,17 @@ def test_files_of_a_folder_follow_one_another_by_their_numbers(tmp_path: Path) -
     assert (answer.run.first_time, len(answer.files)) == (39, 3)
 
 
+def test_a_file_that_joins_a_followed_folder_is_a_restart(tmp_path: Path) -> None:
+    written(tmp_path, steps([*range(1, 9)]), "logs/job-1.out")
+    written(tmp_path, "", "logs/job-2.out")
+    joined = False
+    for found, event in watching([tmp_path / "logs"], follow=True, steps=12):
+        if event is None and not found.ended and not joined:
+            written(tmp_path, steps([*range(5, 13)], begin_s=100.0), "logs/job-2.out")
+            joined = True
+    assert ([one.lost_steps for one in found.run.restarts], found.run.first_time) == ([4], 12)
+
+
 def test_files_of_ranks_are_held_one_by_one(tmp_path: Path) -> None:
     for rank in (0, 1, 2):
         text = "".join(megatron(step, 12.0 if rank == 2 and step > 9 else 7.0, 7.0 * step) for step in range(1, 20))

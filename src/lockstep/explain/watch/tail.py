@@ -113,35 +113,53 @@ class StandardInput(Tail):
         """It stays open."""
 
 
-def sources(given: list[str]) -> Iterator[Lines]:
-    """A source for each file, and for each log in a folder, in the order of their names. Raises BadInput."""
-    for one in given:
-        if one == STDIN:
-            yield StandardInput()
-        elif os.path.isdir(one):
-            yield from _in_folder(Path(one))
-        else:
-            yield Tail(Path(one))
+class Sources:
+    """Files and the logs in folders, those as well that are written while they are followed."""
 
+    def __init__(self, given: list[str]) -> None:
+        self._given = given
+        self._open: set[str] = set()
+        self._refused: dict[str, int] = {}
+        """Files of folders that are no log, with their sizes: one that grows may still become one."""
 
-def _in_folder(folder: Path) -> Iterator[Lines]:
-    found = sorted((path for path in folder.rglob("*") if os.path.isfile(path)), key=_by_numbers)
-    if len(found) > MOST_FILES:
-        raise BadInput(f"has more than {MOST_FILES:,} files; give those of the run", str(folder))
-    logs = [path for path in found if not path.name.startswith(".") and _is_log(path)]
-    if not logs:
-        raise BadInput("is a folder without a log that is known", str(folder))
-    yield from map(Tail, logs)
+    def new(self) -> Iterator[Lines]:
+        """Those that were not there before, in the order of their names. Raises BadInput for none at all."""
+        for one in self._given:
+            paths = self._in_folder(Path(one)) if os.path.isdir(one) else [Path(one)]
+            for path in paths:
+                if str(path) not in self._open:
+                    self._open.add(str(path))
+                    yield StandardInput() if one == STDIN else Tail(path)
+
+    def _in_folder(self, folder: Path) -> list[Path]:
+        found = sorted((path for path in folder.rglob("*") if os.path.isfile(path)), key=_by_numbers)
+        if len(found) > MOST_FILES:
+            raise BadInput(f"has more than {MOST_FILES:,} files; give those of the run", str(folder))
+        logs = [path for path in found if not path.name.startswith(".") and self._is_log(path)]
+        if not logs:
+            raise BadInput("is a folder without a log that is known", str(folder))
+        return logs
+
+    def _is_log(self, path: Path) -> bool:
+        name = str(path)
+        if name in self._open:
+            return True
+        try:
+            size_B = os.stat(path).st_size
+        except OSError:
+            return False
+        if self._refused.get(name) == size_B:
+            return False
+        try:
+            known = recognise(path).kind.gives == LOG
+        except BadInput:
+            known = False
+        if not known:
+            self._refused[name] = size_B
+        return known
 
 
 def _by_numbers(path: Path) -> tuple[tuple[int, str], ...]:
     """Names in the order of the numbers in them: 9.out before 10.out."""
     parts = re.findall(r"\d{1,18}|\D+|\d+", path.as_posix())
     return tuple((int(one), "") if one.isdigit() and len(one) < 19 else (-1, one) for one in parts)
-
-
-def _is_log(path: Path) -> bool:
-    try:
-        return recognise(path).kind.gives == LOG
-    except BadInput:
-        return False

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.explain.watch.answer import Watched
     from lockstep.explain.watch.run import Event, Told
-    from lockstep.explain.watch.tail import Lines
+    from lockstep.explain.watch.tail import Lines, Sources
     from lockstep.explain.watch.watcher import Watcher
 
 POLL_S = 0.5
@@ -85,7 +85,7 @@ def watching(
     While files are followed and nothing is new, what is known comes without an event too.
     """
     from lockstep.explain.watch.answer import watched
-    from lockstep.explain.watch.tail import sources
+    from lockstep.explain.watch.tail import Sources
     from lockstep.explain.watch.watcher import Watcher
 
     paths = [str(one) for one in ([file] if isinstance(file, str | Path) else file)]
@@ -93,20 +93,21 @@ def watching(
         raise BadInput("give one of --steps and --tokens", "--steps")
     expected = predicted(_heads(paths), model, cluster, layout, words, needed=False)
     watcher = Watcher(_told(expected, steps, tokens))
-    for event in _events(watcher, sources(paths), follow):
+    for event in _events(watcher, Sources(paths), follow):
         yield watched(watcher, expected), event
     if watcher.run.newest is None:
         raise BadInput("no step of a known training program is in it", paths[0])
     yield _replanned(watched(watcher, expected), model, cluster, words), None
 
 
-def _events(watcher: "Watcher", given: "Iterator[Lines]", follow: bool) -> "Iterator[Event | None]":
+def _events(watcher: "Watcher", given: "Sources", follow: bool) -> "Iterator[Event | None]":
     """Events of all sources in their order; None where nothing is new in files that are followed."""
     from lockstep.explain.watch.answer import has_ended
 
-    known = list(given)
+    known: list[Lines] = []
     try:
         while True:
+            known += given.new()
             before = watcher.lines
             for source in known:
                 while lines := source.read():
