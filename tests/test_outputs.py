@@ -131,6 +131,7 @@ OUTPUTS: dict[str, tuple[str, Callable[[str, Path], tuple[str, ...]]]] = {
     "--plot, svg": ("o.svg", lambda out, _: ("messages", "--workers", "8", "--params", "1M", "--plot", out)),
     "--plot, png": ("o.png", lambda out, _: ("messages", "--workers", "8", "--params", "1M", "--plot", out)),
     "--plot, pdf": ("o.pdf", lambda out, _: ("messages", "--workers", "8", "--params", "1M", "--plot", out)),
+    "--card": ("o.png", lambda out, _: ("messages", "--workers", "8", "--params", "1M", "--card", out)),
     "estimate --trace": ("o.json.gz", lambda out, _: ("estimate", *ASKED, "--trace", out)),
     "trace -o": ("o.json", lambda out, _: ("trace", "pipeline", "--stages", "2", "--microbatches", "4", "-o", out)),
     "trace --as kineto": (

@@ -16,7 +16,8 @@ CONTENTS = {
     "Use": """use/commands use/plan use/ui use/other-software use/guide use/fine-tune use/reinforcement use/fine-tunes
         use/capture use/own-model use/own-hardware use/own-software use/add-your-own use/lists
         use/engines use/which-cluster use/programs use/simulate use/campaign use/checkpoint
-        use/cases use/converge use/claims use/sweeps use/measure use/diagnose use/rig use/train use/runs use/python""",
+        use/cases use/converge use/claims use/sweeps use/measure use/diagnose use/watch use/rig use/train use/runs
+        use/python""",
     "Reference": """reference/glossary reference/api reference/formulas reference/json reference/experiments
         reference/configurations reference/claims""",
     "Validation": "trust validation case-studies validation-rig errata",

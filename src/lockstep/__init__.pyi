@@ -49,6 +49,7 @@ from .show.verbs.trace import trace as trace
 from .show.verbs.train import train as train
 from .show.verbs.ui import ui as ui
 from .show.verbs.validate import validate as validate
+from .show.verbs.watch import watch as watch
 from .simulate import collectives as collectives
 from .simulate import failures as failures
 from .simulate import parallel as parallel

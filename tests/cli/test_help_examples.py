@@ -28,6 +28,7 @@ REAL = {
     "runs",
     "ui",
     "diagnose",
+    "watch",
     "sweeps",
 }
 """Verbs whose examples start processes, serve until they are stopped, or need what such a run left behind."""

@@ -124,6 +124,25 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
         ("diagnose", "run.log", "--model", *LLAMA, "--tflops", "300", "--mfu", "13%", "--against", "45%"),
         ("diagnose", "--model", *LLAMA, "--mfu", "40%", "--against", "case:llama3-405b"),
     ],
+    "watch": [
+        (
+            "watch",
+            str(EXAMPLES / "watched.log"),
+            "--model",
+            "llama3-8b",
+            "-c",
+            "dgx-h100:2",
+            "--zero",
+            "1",
+            "--tp",
+            "2",
+            "--batch",
+            "128",
+            "--seq",
+            "8192",
+        ),
+        ("watch", "fewer.log", "--model", "gpt2", "-c", "dgx-h100:2", "--batch", "64", "--steps", "40"),
+    ],
     "runs": [("runs",)],
     "sweeps": [("sweeps",)],
     "runs show": [("runs", "show", "last")],
@@ -213,6 +232,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for name, loss in (("run.csv", 2.0), ("other.csv", 2.1)):
         (here / name).write_text(f"step,loss\n1,3.0\n2,{loss}\n3,{loss / 2}\n")
+    fewer = (f" iteration {step}/ 40 | elapsed time per iteration (ms): 100.0 |\n" for step in range(1, 9))
+    (here / "fewer.log").write_text(f"using world size: 16\n{''.join(fewer)}using world size: 8\n iteration 6/ 40 |\n")
     columns, steps = "rank,step,op,start_s,duration_s,stage", (0, 1, 2, 3)
     ops = (f"{rank},{step},{op},{step + at},0.3,0" for step in steps for rank in (0, 1)
            for op, at in (("forward", 0.1 * rank), ("all-reduce", 0.5)))  # fmt: skip

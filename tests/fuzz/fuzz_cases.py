@@ -57,6 +57,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "capture": ("{folder}/none.py", "-c", "h100-sxm:1"),
     "rig": ("all-reduce",), "reproduce": (), "ui": ("--no-open",), "sweeps": ("list", "{folder}"),
     "compare": (RUN[0], "micro_batch=2", *RUN[1:]), "diagnose": ("--model", *RUN, "--tflops", "300"),
+    "watch": (str(HERE.parents[1] / "examples" / "watched.log"),),
 }  # fmt: skip
 """Good words of every verb, to which a bad one is added. Those of the last lines start processes, unless refused."""
 BAD_TEXTS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from pathlib import Path
@@ -98,3 +99,20 @@ def test_a_damaged_training_log_gives_an_answer_or_one_refusal(name: str, tmp_pa
             continue
         values = [value for log in found["logs"] for value in log["median"].values() if value is not None]
         assert all(math.isfinite(value) and value >= 0 for value in values), seed
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_damaged_log_is_watched_or_refused_once(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    for seed in range(drawn(100)):
+        file.write_text(damaged(STEPS[name], seed), encoding="utf-8", errors="surrogateescape")
+        try:
+            answer = lockstep.watch(file)
+        except LockstepError as error:
+            check_refusal(error, file)
+            continue
+        run = answer.run
+        assert run.printed + run.repeated >= 1
+        assert run.first_time >= 0 <= run.again
+        json.dumps(answer.to_dict(), allow_nan=False)
+        repr(answer)

@@ -123,3 +123,11 @@ def test_ways_and_habits_of_software_are_compared_as_settings() -> None:
     assert differ["rotary"] == ("engine", "complex")
     assert differ["distributed_tensors"] == (False, True)
     assert "gate" in a.settings.keys() - differ.keys()
+
+
+def test_files_of_one_model_with_other_names_share_their_errors() -> None:
+    one = lockstep.estimate(**QUESTION, **LAYOUTS[0])
+    other = replace(one, job=replace(one.job, model=replace(one.job.model, name="after")))
+    found = lockstep.compare(one, other)
+    assert found.in_common
+    assert [row["setting"] for row in found.changed] == ["model"]

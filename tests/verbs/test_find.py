@@ -106,7 +106,7 @@ def test_every_option_that_a_function_declares_can_be_found() -> None:
     known = {one.name for one in of_kind("option")}
     group = cast(Any, typer.main.get_command(build(["plan", "estimate", "campaign", "train"])))
     shown = {flag for verb in ("plan", "campaign", "train") for one in group.commands[verb].params for flag in one.opts}
-    of_views = {"--json", "--csv", "--plot", "--html", "--help-all", "--export", "--engine", "--store"}
+    of_views = {"--json", "--csv", "--plot", "--html", "--card", "--help-all", "--export", "--engine", "--store"}
     assert {flag for flag in shown if flag.startswith("--")} - of_views <= known
 
 

@@ -57,6 +57,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "execute": {"what": "all-reduce", "ranks": 2, "size": "1KB"},
     "bench": {"op": "all-reduce", "ranks": 2},
     "diagnose": {**RUN, "measured": "100ms"},
+    "watch": {**RUN, "file": str(Path(__file__).parents[2] / "examples" / "watched.log")},
     "fit": {"file": "missing.txt"},
     "calibrate": {"cluster": "dgx-h100"},
 }

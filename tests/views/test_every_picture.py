@@ -87,6 +87,7 @@ QUESTIONS = {
     "support": ("support", "h100-sxm"),
     "validate": ("validate", "korthikanti_2022"),
     "case": ("case", "gpt3-175b-megatron"),
+    "watch": ("watch", str(Path(__file__).parents[2] / "examples" / "watched.log")),
     "lists": ("messages", "--workers", "2,4", "--params", "1M"),
 }
 

@@ -25,9 +25,9 @@ from lockstep.show.views.case import plot_cases
 from lockstep.show.views.checkpoint import plot_overhead
 from lockstep.show.views.collective import plot_sizes
 from lockstep.show.views.crossover import plot_map
-from lockstep.show.views.estimate import PART_WORDS
 from lockstep.show.views.overlap import plot_buckets
 from lockstep.show.views.parts.figure import save_figure
+from lockstep.show.views.parts.reading import PART_WORDS
 from lockstep.show.views.pipeline import plot_choices
 from lockstep.show.views.plan import plot_plan
 from lockstep.show.views.scaling import plot_scaling

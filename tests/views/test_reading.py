@@ -33,6 +33,7 @@ OTHER = {
     "export": "a configuration",
     "cite": "sources",
     "rollout": "generation, which is what it prices",
+    "watch": "a log, beside the interval that an estimate says",
 }
 """Verbs that read a recipe and price no step."""
 COUNTED = "of the fp8 peak; attention counted in full"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lockstep.base.documents.files import File
 from lockstep.base.errors import BadInput, Infeasible
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.units import format_count
@@ -21,6 +22,7 @@ from lockstep.explain.read.logs.log import PER_DEVICE_TOKENS, SAMPLES, Log
 from lockstep.explain.read.snapshot import Snapshot
 from lockstep.explain.stated import MFU, RATE, TIME_S, TOKENS, Stated
 from lockstep.explain.trace import RankTrace
+from lockstep.explain.watch.run import Told
 from lockstep.price.layout import Job
 from lockstep.run.fit import fit_link, link_rate_Bps, measured_level
 from lockstep.run.fit.points import Points
@@ -48,6 +50,11 @@ class Gathered:
     def inputs(self) -> tuple[Input, ...]:
         """What was read beside operations."""
         return tuple(Input(str(one.path), one.kind.name) for one in self.known if one.kind.gives not in OPERATIONS)
+
+    @property
+    def log_files(self) -> list[File]:
+        """Those that are logs of training programs."""
+        return [one.path for one in self.known if one.kind.gives == LOG]
 
     def named(self, inputs: Sequence[Input], step_s: float) -> Iterator[Input]:
         """Inputs with the kinds of their files, and by how much a traced step of `step_s` is slower than the log's."""
@@ -92,6 +99,13 @@ def numbers_of(log: Log, job: Job) -> Iterator[Stated]:
         yield Stated(TOKENS, by_device * job.devices)
     if samples and TIME_S not in log.printed and TOKENS not in log.printed:
         yield Stated(TIME_S, log.settings.get("batch", log.steady("batch") or job.recipe.batch) / samples)
+
+
+def told_of(found: Estimate, asked: Told) -> Told:
+    """What a prediction says of a run whose log is watched, beside what was asked."""
+    between, job = found.interval, found.job
+    low_s, high_s, batch, tokens = between.low, between.high, job.recipe.batch, job.step_units
+    return replace(asked, low_s=low_s, high_s=high_s, devices=job.devices, batch=batch, tokens=tokens)
 
 
 def mismatches(log: Log, found: Estimate) -> list[str]:

@@ -27,6 +27,7 @@ Series = tuple[str, str] | tuple[str, str, str]
 LABELS = {
     "plans.0.cost_per_token": "$/Mtoken",
     "plans.0.tokens_per_s": "tokens/s",
+    "step_time_s.measured": "step",
     "tokens_per_s": "tokens/s",
     "memory.total_B": "memory",
     "load.max": "most tokens of an expert",

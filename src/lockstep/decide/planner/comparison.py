@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -122,7 +122,8 @@ def predicted(found: Estimate, title: str) -> Side:
         below=float(between.below(spread)),
         above=float(between.above(spread)),
         links=(math.log(float(between.slow_s) / step_s), math.log(float(between.fast_s) / step_s)),
-        common=(job.model, cluster.device, job.recipe.software.like),
+        # Two files of one model are called differently.
+        common=(replace(job.model, name=""), cluster.device, job.recipe.software.like),
         settings=_settings(found),
         memory_B={name.removesuffix("_B"): float(getattr(found.memory, name)) for name in CATEGORIES},
         capacity_B=float(found.memory.capacity_B),

@@ -68,6 +68,7 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "calibrate": "Find how fast your software and links are from a few of your steps; write them into a cluster "
         "file.",
         "diagnose": "Compare a measured run with the predicted one, and find what explains the difference.",
+        "watch": "Follow a running job's log: the predicted interval, time left, drift, restarts, goodput.",
         "rig": "Shape links between virtual hosts on this machine, predict collectives, then measure. Needs Linux and "
         "root.",
     },

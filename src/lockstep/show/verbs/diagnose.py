@@ -23,6 +23,7 @@ from lockstep.show.verbs.words.shared import LayoutWords
 from lockstep.show.verbs.words.traces import ranked_files, read_operations
 
 if TYPE_CHECKING:
+    from lockstep.base.documents.files import File
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.explain.answer import Beside, Measured
     from lockstep.explain.gather import Gathered
@@ -117,7 +118,7 @@ def diagnose(
         found, of_case = run_of_case(case)
         stated = stated or of_case
     else:
-        found = _predicted(gathered, model, cluster, layout, words, needed=bool(stated))
+        found = predicted(gathered.log_files, model, cluster, layout, words, needed=bool(stated))
     heard(2, PARTS)
     seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
     other = other_run(against, seen is not None)
@@ -224,8 +225,8 @@ def _recalibrated(answer: Diagnosis, gathered: "Gathered", path: Path | None, re
     return replace(made, path=str(path))
 
 
-def _predicted(
-    gathered: "Gathered",
+def predicted(
+    logs: "Sequence[File]",
     model: str | Path | Model | None,
     cluster: str | Path | Cluster | None,
     layout: Layout | None,
@@ -235,7 +236,6 @@ def _predicted(
     """The estimate of the run described; of the arguments in a log where no model is named, None without either."""
     if model is not None:
         return estimate(model, cluster, layout, **words)
-    logs = (one.path for one in gathered.known if one.kind.gives == "log")
     if cluster is not None and (stated := run_of(logs)) is not None:
         # A dropped log is a file that is in memory only.
         return _of_log(cast(Path, stated[0]), stated[1], cluster, layout, words)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.base.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
-from lockstep.show.views.estimate import BINDS, PART_WORDS, unit
+from lockstep.show.views.estimate import unit
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.figure import PALETTE, make_figure
 from lockstep.show.views.parts.layout_columns import layout_words
-from lockstep.show.views.parts.reading import left_out
+from lockstep.show.views.parts.reading import BINDS, PART_WORDS, left_out
 from lockstep.show.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:

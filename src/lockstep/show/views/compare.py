@@ -8,11 +8,10 @@ from rich.text import Text
 
 from lockstep.base.units import format_count, format_frac, format_size, format_time
 from lockstep.decide.planner.comparison import STEPS
-from lockstep.show.views.estimate import PART_WORDS
 from lockstep.show.views.parts import bars
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.figure import INK, make_figure, times_on
-from lockstep.show.views.parts.reading import mfu_column, warn
+from lockstep.show.views.parts.reading import PART_WORDS, mfu_column, warn
 from lockstep.show.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.layout_columns import layout_words
 from lockstep.show.views.parts.options import flags
 from lockstep.show.views.parts.output import draw, show
-from lockstep.show.views.parts.reading import left_out
+from lockstep.show.views.parts.reading import BINDS, PART_WORDS, left_out
 from lockstep.show.views.parts.terminal import bar, heading, indented, paragraph, small_print, table
 
 if TYPE_CHECKING:
@@ -26,21 +26,6 @@ if TYPE_CHECKING:
     from lockstep.price.layout import Job
 
 
-PART_WORDS = {
-    "compute": "compute",
-    "tp_comm": "tensor-parallel traffic",
-    "pp_comm": "pipeline sends",
-    "dp_comm": "data-parallel traffic",
-    "ep_comm": "expert traffic",
-    "cp_comm": "context-parallel traffic",
-    "host_comm": "traffic with the host",
-    "bubble": "pipeline bubble",
-    "waiting": "waits for slower devices",
-    "optimizer": "optimizer",
-    "other": "other",
-    "generation": "generation",
-}
-BINDS = PART_WORDS | {"host": "the time of the host, which launches kernels"}
 ASSUMPTIONS = 5
 HIDDEN_FRAC = 1e-3
 """A part with nothing exposed is left out where less than this share of the step is hidden."""

@@ -9,12 +9,11 @@ from rich.text import Text
 
 from lockstep.base.errors import BadInput
 from lockstep.base.units import format_size, format_slower, format_time
-from lockstep.show.views.estimate import PART_WORDS
 from lockstep.show.views.parts import bars
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.figure import make_figure
 from lockstep.show.views.parts.layout_columns import layout_words
-from lockstep.show.views.parts.reading import left_out, mfu_column
+from lockstep.show.views.parts.reading import PART_WORDS, left_out, mfu_column
 from lockstep.show.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from lockstep.base.units import (
     format_time,
 )
 from lockstep.show.verbs.words.option import Option
-from lockstep.show.views.estimate import BINDS, PART_WORDS, time_line, unit
+from lockstep.show.views.estimate import time_line, unit
 from lockstep.show.views.parts import bars
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.figure import PALETTE, make_figure, times_on
@@ -31,7 +31,7 @@ from lockstep.show.views.parts.layout_table import print_layouts
 from lockstep.show.views.parts.options import flags
 from lockstep.show.views.parts.output import draw, given, picture_path, show
 from lockstep.show.views.parts.progress import progress
-from lockstep.show.views.parts.reading import left_out, mfu_column, notes
+from lockstep.show.views.parts.reading import BINDS, PART_WORDS, left_out, mfu_column, notes
 from lockstep.show.views.parts.terminal import heading, indented, paragraph, small_print, table, table_width
 
 if TYPE_CHECKING:

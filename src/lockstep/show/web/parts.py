@@ -10,9 +10,9 @@ from lockstep.base.types.plain import Json
 from lockstep.base.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 from lockstep.show.verbs.words.plan_file import layout_options
 from lockstep.show.verbs.words.shared import LAYOUT_WORDS
-from lockstep.show.views.estimate import PART_WORDS
 from lockstep.show.views.memory import tight_words
 from lockstep.show.views.parts.layout_columns import layout_words as in_words
+from lockstep.show.views.parts.reading import PART_WORDS
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.course import Course

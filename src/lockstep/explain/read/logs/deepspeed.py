@@ -20,6 +20,7 @@ KIND = program(
             MEMORY: (r"MaxMemAllocated=([\d.]+)GB", 2.0**30),
             RATE: (r"FLOPS per GPU[^=:]*[=:].*?([\d.]+)\s*TFLOPS\s*$", 1e12),
         },
+        step=r"(?:\bglobal_step=|\bsteps: |\[timer\.py:\d+:stop\] \d+/)(?P<step>\d+)(?:,| loss:)",
         counts="samples of all data-parallel ranks",
         timers=r"rank=0 time \(ms\) \| (forward: .*)$",
         order=6,

@@ -30,6 +30,8 @@ KIND = program(
             "seq": r"^\s*max_seq_len:\s*(\d+)",
             "batch": r"^\s*global_train_batch_size:\s*(\d+)",
         },
+        step=r"\[batch=(?P<step>\d+)/(?P<last>\d+)\]",
+        block=True,
         counts="6 N and attention against all keys, no recomputation; MFU of the peak of the precision in use",
     )
 )

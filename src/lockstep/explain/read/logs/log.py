@@ -88,11 +88,23 @@ class Program:
     timers: str = ""
     """A pattern of a line of timers in ms, whose group is `name: value | name: value`."""
     order: int = 5
+    step: str = ""
+    """A pattern of the line that a step is printed on: its number is the group `step`, that of the run's last step the
+    group `last`, milliseconds since the start of training the group `elapsed_ms`; empty where no line has a number."""
+    block: bool = False
+    """Whether the numbers of a step stand on the lines after that one."""
+    step_counts: str = "steps"
+    """What the number of a step counts: steps or samples."""
+
+
+PROGRAMS: list[Program] = []
+"""Every program that is registered."""
 
 
 def program(one: Program) -> Kind:
     """Registers a program: its log is one kind of file."""
     sign = re.compile(one.sign, re.MULTILINE)
+    PROGRAMS.append(one)
 
     def recognise(begun: Head) -> bool:
         return sign.search(COLOURS.sub("", begun.text)) is not None
@@ -124,34 +136,54 @@ def read_log(path: File, one: Program) -> Log:
 def _numbers(
     path: File, one: Program, lines: Iterable[bytes]
 ) -> tuple[dict[str, list[float]], dict[str, float], dict[str, list[float]]]:
-    patterns = {name: (re.compile(pattern), unit) for name, (pattern, unit) in one.patterns.items()}
+    patterns = compiled(one.patterns)
     settings = {name: re.compile(pattern) for name, pattern in one.settings.items()}
     timer = re.compile(one.timers) if one.timers else None
     printed: dict[str, list[float]] = {name: [] for name in patterns}
     said: dict[str, float] = {}
     timers: dict[str, list[float]] = {}
-    for number, line in _lines(lines):
+    for number, line in text_lines(lines):
         where = f"{path}:{number}"
-        for name, (pattern, unit) in patterns.items():
-            if (found := pattern.search(line)) and len(printed[name]) < MOST_VALUES:
-                printed[name].append(_number(found, where) * unit)
+        for name, value in quantities(line, patterns, where):
+            if len(printed[name]) < MOST_VALUES:
+                printed[name].append(value)
         for name, pattern in settings.items() if number <= CONFIGURATION_LINES else ():
             if name not in said and (found := pattern.search(line)):
-                said[name] = _number(found, where)
+                said[name] = number_of(found, where)
         if timer and (found := timer.search(line)):
             _timers(found[1], timers)
     return printed, said, timers
 
 
-def _lines(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+Patterns = Mapping[str, tuple[re.Pattern[str], float]]
+
+
+def compiled(patterns: Mapping[str, tuple[str, float]]) -> Patterns:
+    """The patterns of quantities, each with its unit in SI."""
+    return {name: (re.compile(pattern), unit) for name, (pattern, unit) in patterns.items()}
+
+
+def quantities(line: str, patterns: Patterns, where: str) -> Iterator[tuple[str, float]]:
+    """Each quantity that a line states, in SI units. Raises BadInput for a number that is none."""
+    for name, (pattern, unit) in patterns.items():
+        if found := pattern.search(line):
+            yield name, number_of(found, where) * unit
+
+
+def text_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
     """(number of the line, text without colours); the states of a progress bar are as many texts of one line."""
     for number, raw in enumerate(lines, 1):
         for part in raw.rstrip(b"\r\n").split(b"\r"):
-            line = part[:LONGEST_LINE].decode("utf-8", "replace")
-            yield number, COLOURS.sub("", line) if "\x1b" in line else line
+            yield number, text_of(part)
 
 
-def _number(found: re.Match[str], where: str) -> float:
+def text_of(raw: bytes) -> str:
+    """A line as text without colours; of a very long one the beginning."""
+    line = raw[:LONGEST_LINE].decode("utf-8", "replace")
+    return COLOURS.sub("", line) if "\x1b" in line else line
+
+
+def number_of(found: re.Match[str], where: str) -> float:
     """The number in the first group, and the letter in the second if there is one. Raises BadInput."""
     letter = found[2] if found.re.groups > 1 and found[2] else ""
     try:

@@ -23,6 +23,7 @@ KIND = program(
             RATE: (STEP + r"[\d.]+, TFLOP/s(?:/device)?\s*: " + NUMBER, 1e12),
             PER_DEVICE_TOKENS: (r"Tokens/s/device: " + NUMBER, 1.0),
         },
+        step=r"\bcompleted step: (?P<step>\d+), seconds: ",
         counts="attention causally since July 2025, against all keys before; no recomputation",
     )
 )

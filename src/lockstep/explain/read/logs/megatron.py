@@ -35,6 +35,7 @@ KIND = program(
             "seq": SETTING.format("seq_length"),
             "devices": SETTING.format("world_size"),
         },
+        step=r"\biteration\s+(?P<step>\d+)\s*/\s*(?P<last>\d+)\s*\|",
         counts="attention against all keys, the head with its padded vocabulary, no recomputation (programs of 2021 "
         "and 2022 count recomputed FLOPs too)",
         timers=r"^\s*(?:\(min, max\) )?time(?: across ranks)? \(ms\) \| (.*)$",

@@ -22,6 +22,8 @@ KIND = program(
             "batch": VALUE.format("global_batch_size"),
             "seq": VALUE.format("max_sequence_length"),
         },
+        step=r":::MLLOG .*\"key\": \"tracked_stats\".*\"step\": (?P<step>\d+)",
+        step_counts="samples",
         counts="samples of all devices",
         order=4,
     )

@@ -22,6 +22,8 @@ KIND = program(
             MFU: (r"\bmfu:? ([\d.]+)", 0.01),
             MEMORY: (r"peak memory allocated: (\d+) MiB", 2.0**20),
         },
+        step=r"^(?:iter |step[: ])(?P<step>\d+)(?:/(?P<last>\d+))?\b(?=.*(?:\btime [\d.]+ms|step_avg:|\bdt: ))"
+        r"(?:.*\btrain_time:(?P<elapsed_ms>\d+)ms)?",
         counts="nanoGPT's MFU is of an A100's 312 TFLOP/s on every device; step_avg is the mean since the first step",
     )
 )

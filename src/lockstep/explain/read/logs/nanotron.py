@@ -24,6 +24,7 @@ KIND = program(
             MEMORY: ("cuda_max_memory_reserved" + NUMBER, 1.0),
             "batch": ("elapsed_time_per_iteration_ms:.*global_batch_size" + NUMBER, 1.0),
         },
+        step=r"\biteration: (?P<step>\d+) / (?P<last>\d+) \|",
         counts="attention against all keys; times are printed with three digits",
     )
 )

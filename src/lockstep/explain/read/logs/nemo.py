@@ -26,6 +26,7 @@ KIND = program(
             RATE: (r"\b(?:tflops_per_sec_per_gpu|TFLOPS_per_GPU)" + NUMBER, 1e12),
             "batch": (r"\bglobal_batch_size" + NUMBER, 1.0),
         },
+        step=r"^(?=.*\btrain_step_timing in s).*\bglobal_step(?:: |=)(?P<step>\d+)",
         counts="a step's time as the mean over the interval that a line is printed for",
     )
 )

@@ -29,6 +29,8 @@ KIND = program(
             "batches_per_s": (METRIC.format("BPS"), 1.0),
             MEMORY: (r"\b(?:gpu_memory|system)/GPU active mem \(GiB\)=([\d.,eE+-]+)", 2.0**30),
         },
+        step=r"\[step=(?P<step>\d+)/(?P<last>\d+)[,\]]",
+        block=True,
         counts="tokens of one device; MFU of the dense bf16 peak of a H100 or B200, of an A100 for any other device",
     )
 )

@@ -16,12 +16,21 @@ from lockstep.base.errors import BadInput
 from lockstep.explain.read import LOG, Kind, register
 from lockstep.explain.read.file import Head, stream
 from lockstep.explain.read.logs import trainer
-from lockstep.explain.read.logs.log import MOST_VALUES, Log, read_log
+from lockstep.explain.read.logs.log import MOST_VALUES, Log, Program, read_log
 from lockstep.explain.stated import TIME_S
 
 BAR = re.compile(rb"\|\s*(\d+)/(\d+) \[([\d:]+)<[^,\]]*,\s*(?:([\d.]+)(s/it|it/s)|\?it/s)")
 BATCH = re.compile(trainer.BATCH.encode())
 SUMMARY = re.compile(trainer.SIGN.encode())
+STEPS = Program(
+    name="progress-bar",
+    what="a log with a progress bar of tqdm",
+    sign=BAR.pattern.decode(),
+    patterns={TIME_S: (r"\| *\d+/\d+ \[.*?([\d.]+)s/it", 1.0), "steps_per_s": (r"\| *\d+/\d+ \[.*?([\d.]+)it/s", 1.0)},
+    settings={"batch": trainer.BATCH},
+    step=r"\|\s*(?P<step>\d+)/(?P<last>\d+) \[[\d:]+<",
+)
+"""Its states one after another, for logs that are followed; not registered, as no log is read by it as a whole."""
 CHUNK_B = 1 << 20
 COUNTS = (
     "the bar's speed, which is smoothed over its last iterations and rounded to 0.01; an iteration is taken as a step"

@@ -17,6 +17,7 @@ KIND = program(
             MFU: (r"\bstep:\s*\d+ .*\bmfu:\s*([\d,.]+)%", 0.01),
             MEMORY: (r"\bstep:\s*\d+ .*\bmemory:\s*([\d,.]+)GiB", 2.0**30),
         },
+        step=r"\bstep:\s*(?P<step>\d+)\s.*\btps:",
         counts="tokens of one device; attention against all keys, no recomputation; MFU of the bf16 peak that it knows "
         "of the device, also where products run in fp8",
     )

@@ -50,6 +50,8 @@ class Switch:
     default: bool | None = None
     """With one, the command line can say both."""
     panel: str = ""
+    flag: str = ""
+    """One letter beside the keyword, as `-f`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 from lockstep.show.verbs import TABLE
+from lockstep.show.views.parts.card import Card, carded
 from lockstep.show.views.parts.lists import answer_lists
 from lockstep.show.views.parts.options import (
+    CARD,
     CSV,
     HELP_ALL,
     HTML,
@@ -23,7 +25,7 @@ from lockstep.show.views.parts.options import (
     verb_function,
 )  # fmt: skip
 from lockstep.show.views.parts.output import draw, given, pairs, picture_path, show
-from lockstep.show.views.parts.page import page
+from lockstep.show.views.parts.page import page, shell
 from lockstep.show.views.parts.progress import progress
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ class Command:
         many = {} if verb in TABLE["Measure"] else MANY
         lists = {**many, **CSV} if self.lists else {}
         lists = {name: one for name, one in lists.items() if name not in own}
-        every = {**own, **self.also, **(PLOT if self.picture else {}), **lists, **HTML, **JSON}
+        every = {**own, **self.also, **(PLOT if self.picture else {}), **lists, **CARD, **HTML, **JSON}
         return {name: one for name, one in every.items() if name not in self.without}
 
     def first(self, verb: str) -> frozenset[str]:
@@ -85,7 +87,8 @@ class Command:
         def run(**words: object) -> None:
             words.pop("help_all", None)
             html = words.pop("html", None)
-            with page(str(html) if html is not None else None, verb, words, options):
+            card = self._card(words.pop("card", None), verb, words, options)
+            with page(str(html) if html is not None else None, verb, words, options), carded(card):
                 self._answer(verb_function(verb), words)
 
         options = self.options(verb)
@@ -97,6 +100,11 @@ class Command:
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {name: kind for name, (kind, _) in written.items()}
         return run
+
+    def _card(self, file: object, verb: str, words: Mapping[str, object], options: Options) -> Card | None:
+        """The card that is asked for. Raises BadInput where it cannot be drawn."""
+        path = picture_path(None if file is None else str(file), "--card")
+        return None if path is None else Card(path, shell(verb, words, options), self.figures, self.series)
 
     def _answer(self, function: Callable[..., Any], words: dict[str, object]) -> None:
         """Answers lists and ranges by rows, all else by `ask`."""

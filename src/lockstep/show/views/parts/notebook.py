@@ -77,6 +77,7 @@ VIEWS: dict[str, str] = {
     "lockstep.show.verbs.fit.Fit": "fit",
     "lockstep.show.verbs.calibrate.Calibrated": "calibrate",
     "lockstep.explain.diagnosis.Diagnosis": "diagnose",
+    "lockstep.explain.watch.answer.Watched": "watch",
     "lockstep.run.rig.result.Race": "rig",
     "lockstep.show.verbs.catalog.Catalog": "catalog",
     "lockstep.show.verbs.stack.Stacks": "stack",

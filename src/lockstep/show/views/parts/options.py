@@ -88,7 +88,7 @@ def _switch(name: str, declared: Switch, default: Any, panel: str) -> tuple[Any,
     if default is None and declared.default is not None:
         said = f"{said} (default: {'on' if declared.default else 'off'})"
     own = default if isinstance(default, bool) else None
-    info = typer.Option(both, help=said, rich_help_panel=panel or None)
+    info = typer.Option(*filter(None, (both, declared.flag)), help=said, rich_help_panel=panel or None)
     return Annotated[bool | None, info], own
 
 
@@ -123,3 +123,4 @@ MANY = flags(
 )  # fmt: skip
 HTML = flags(html=Option("FILE", "Also write the answer, with its picture, as one HTML file."))
 PLOT = flags(plot=Option("FILE", "Also draw a picture: .png, .svg or .pdf."))
+CARD = flags(card=Option("FILE", "Also draw the headline on a card of 1,200 x 630: .png or .svg."))

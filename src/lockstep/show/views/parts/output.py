@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ from lockstep.base.documents import SCHEMA
 from lockstep.base.documents.files import writable, writing
 from lockstep.base.errors import BadInput, Infeasible, RunFailed, not_installed
 from lockstep.base.types.plain import Json, plain
+from lockstep.show.views.parts.card import CARD
 from lockstep.show.views.parts.page import WANTED
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ def show(
             render(answer, out)
         if (page := WANTED.get()) is not None:
             page.write(answer, render)
+        if (card := CARD.get()) is not None:
+            card.write(plain(answer), partial(render, answer))
     if not ok:
         raise typer.Exit(Infeasible.exit_code)
 
@@ -138,18 +142,18 @@ def draw(plot: str | None, picture: Callable[[], Figure]) -> None:
         save_figure(picture(), path)
 
 
-def picture_path(plot: str | None) -> Path | None:
-    """Where the picture goes; verbs that take long ask before they begin. Raises BadInput at `--plot`."""
+def picture_path(plot: str | None, where: str = "--plot") -> Path | None:
+    """Where the picture goes; verbs that take long ask before they begin. Raises BadInput at `where`."""
     if plot is None:
         return None
     path = Path(plot)
     if path.suffix not in (".png", ".svg", ".pdf"):
-        raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", "--plot")
+        raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", where)
     if find_spec("matplotlib") is None:
-        raise not_installed("pictures need matplotlib", "plot", "--plot")
+        raise not_installed("pictures need matplotlib", "plot", where)
     if "MPLBACKEND" in os.environ:
         _check_backend()
-    return writable(path, "--plot")
+    return writable(path, where)
 
 
 def _check_backend() -> None:

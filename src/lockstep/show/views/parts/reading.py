@@ -16,6 +16,23 @@ if TYPE_CHECKING:
     from lockstep.decide.planner.utilisation import Utilisation
     from lockstep.price.layout import Job
 
+PART_WORDS = {
+    "compute": "compute",
+    "tp_comm": "tensor-parallel traffic",
+    "pp_comm": "pipeline sends",
+    "dp_comm": "data-parallel traffic",
+    "ep_comm": "expert traffic",
+    "cp_comm": "context-parallel traffic",
+    "host_comm": "traffic with the host",
+    "bubble": "pipeline bubble",
+    "waiting": "waits for slower devices",
+    "optimizer": "optimizer",
+    "other": "other",
+    "generation": "generation",
+}
+BINDS = PART_WORDS | {"host": "the time of the host, which launches kernels"}
+"""Parts of a step as a person says them, and what binds it."""
+
 
 def mfu_column(several: Sequence[Utilisation]) -> tuple[str, list[str]]:
     """A note on a column of MFUs, empty where none is needed, and its cells.
