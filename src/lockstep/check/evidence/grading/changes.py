@@ -103,6 +103,8 @@ OF_A_COUNT: tuple[tuple[Shape, float, str], ...] = (
 """What a factor is of a count n, cost, words."""
 OF_GIVEN_COUNTS = (0.125, 0.25, 0.5, 2.0, 4.0, 8.0, 1e-3, 1e3)
 """Factors by which a count that is given is mistaken: nodes for ranks, directions, prefixes."""
+OF_GIVENS = 1.0
+"""Cost up to which a factor that depends on a count is looked for in what is given."""
 TAKES_COUNTS = ("time", "size", "bandwidth", "number", "share")
 
 
@@ -128,7 +130,8 @@ def ways(column: Column, counts: tuple[Column, ...]) -> Iterator[Way]:
     if column.kind in TAKES_COUNTS:
         for one in counts:
             for shape, cost, words in OF_A_COUNT:
-                yield Way(words.replace("{n}", one.name), _by_count(one.name, shape), cost + extra)
+                if isinstance(column, Answer) or cost <= OF_GIVENS:
+                    yield Way(words.replace("{n}", one.name), _by_count(one.name, shape), cost + extra)
     yield from _of_answers(column) if isinstance(column, Answer) else _of_givens(column)
 
 

@@ -69,8 +69,8 @@ def explain(
     drawn: Drawn, written: Written, off: Mapping[str, Array], tolerance_frac: float
 ) -> tuple[Explained, ...]:
     """The likeliest mistakes, the one that explains most first; `off`: by answer which cells are wrong."""
-    every = [*mistakes(drawn)]
     left = {name: cells.copy() for name, cells in off.items()}
+    every = [*mistakes(drawn)] if any(cells.any() for cells in left.values()) else []
     found: list[Explained] = []
     while len(found) < MOST_NAMED and any(cells.any() for cells in left.values()):
         best = _best(drawn, written, left, [*every, *_typed(drawn, written, left), *_constant(drawn, written, left)],

@@ -98,7 +98,8 @@ SHEETS = (
             Slip("the bytes of the indices forgotten", {"payload": lambda elements, kept: VALUE_B * elements * kept}),
             Slip("indices of 64 bits for 32", {
                 "payload": lambda elements, kept: TopK(kept, index_bits=64).size_B(whole(elements))}),
-            Slip("the entries summed in a ring as if all ranks kept the same ones", {"gathered": ring_sent_B}),
+            Slip("the entries summed in a ring as if all ranks kept the same ones", {
+                "gathered": lambda ranks, payload: ring_sent_B(ranks, payload)}),
         ),
     ),
     Sheet(
