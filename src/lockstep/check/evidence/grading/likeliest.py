@@ -17,7 +17,9 @@ from lockstep.base.types.arrays import Array
 from lockstep.check.evidence.grading.mistakes import DECISIVE, Mistake, mistakes, named
 from lockstep.check.evidence.grading.sheet import Answer, Drawn, Table
 
-MOST, LEAST = 12.0, 2e-4
+MOST, LEAST = 12.0, 5e-4
+CALCULATED = 5e-5
+"""Relative error of a value that is calculated with care."""
 UNKNOWN = 6.0
 """Cost of a cell for which a mistake says nothing."""
 COLUMN = 0.5
@@ -219,7 +221,7 @@ def hidden_mistake(drawn: Drawn, written: Written) -> Explained | None:
     tells = {}
     for name, truth in drawn.truth.items():
         half, values = written.halves[name], written.values[name]
-        tells[name] = np.abs(values - truth) > 3 * np.maximum(half, LEAST / 4 * np.abs(truth))
+        tells[name] = np.abs(values - truth) > 3 * np.maximum(half, CALCULATED * np.abs(truth))
     if max(cells.sum() for cells in tells.values()) < EXACT_DIGITS:
         return None
     for one in sorted(mistakes(drawn), key=lambda each: each.cost):
@@ -227,7 +229,7 @@ def hidden_mistake(drawn: Drawn, written: Written) -> Explained | None:
             continue
         for name, cells in tells.items():
             near = np.abs(written.values[name] - one.answers[name]) <= np.maximum(
-                1.02 * written.halves[name], LEAST / 4 * np.abs(one.answers[name])
+                1.02 * written.halves[name], CALCULATED * np.abs(one.answers[name])
             )
             if cells.sum() >= EXACT_DIGITS and near.all():
                 return Explained(one.words, int(cells.sum()), int(cells.sum()), (name,))

@@ -28,10 +28,18 @@ def _halving_s(ranks: float, size: float, latency: float, bandwidth: float) -> f
     return _reduced_s("rabenseifner", ranks, size, latency, bandwidth)
 
 
-def _nodes_s(
-    algorithm: str, node: float, nodes: float, size: float, rates: tuple[float, float], waits: tuple[float, float]
-) -> float:
-    return network.hierarchical_s(whole(node), whole(nodes), size, *rates, *waits, algorithm=algorithm)
+def _rings_s(node: float, nodes: float, size: float, inner: float, outer: float, waits: tuple[float, float]) -> float:
+    return network.hierarchical_s(whole(node), whole(nodes), size, inner, outer, *waits, algorithm="ring")
+
+
+def _tiers_s(node: float, nodes: float, size: float, inner: float, outer: float, waits: tuple[float, float]) -> float:
+    """Reduce-scatter inside, all-reduce of the shard outside, all-gather inside, all in rings."""
+    inside = sum(network.time_s(whole(node), size, waits[0], inner, "ring", op) for op in ("reduce-scatter", "all-gather"))
+    return inside + network.time_s(whole(nodes), size / node, waits[1], outer)
+
+
+def _layer_B(hidden: float, ranks: float, batch: float, seq: float) -> float:
+    return tensors.layer_sent_B(whole(hidden), whole(ranks), whole(batch), whole(seq))
 
 
 LATENCY = Given("latency", "latency of a message", "time", "us", (10, 4, 6, 15, 20, 25))
@@ -148,47 +156,47 @@ SHEETS = (
                ("k", "tp", "ranks", "gpus")),),
         (
             Answer("layer", "bytes that a rank sends for a layer", "size", "MB",
-                   lambda hidden, ranks, batch, seq: tensors.layer_sent_B(
-                       whole(hidden), whole(ranks), whole(batch), whole(seq)),
+                   _layer_B,
                    ("layer", "bytes layer", "sent layer", "per layer")),
             Answer("model", "bytes that a rank sends for all layers", "size", "GB",
                    lambda layer, layers: layer * layers, ("model", "all layers", "all", "total")),
             Answer("share", "time of sending over that of the products", "share", "",
-                   lambda hidden, ranks, batch, seq, rate, bandwidth: tensors.product_traffic_frac(
-                       whole(hidden), whole(ranks), whole(batch), whole(seq), rate, bandwidth),
+                   lambda hidden, ranks, batch, seq, rate, bandwidth, layer: tensors.product_traffic_frac(
+                       whole(hidden), whole(ranks), whole(batch), whole(seq), rate, bandwidth)
+                   * layer / _layer_B(hidden, ranks, batch, seq),
                    ("share", "comm over compute", "traffic over computing", "quotient", "ratio")),
         ),
     ),
     Sheet(
         "C.18",
-        "An all-reduce over nodes of eight ranks, each with an adapter of its own, in two ways: rings rotated over all "
-        "adapters, and a hierarchy that reduces and scatters inside a node, sums the shards over the nodes in rings, and "
-        "gathers inside the node. Give for each number of nodes both times and the gain of the hierarchy.",
+        "An all-reduce over nodes of several ranks, each with an adapter of its own, in two ways: rings rotated over all "
+        "adapters, whose hops between nodes are the slowest, and a hierarchy that reduces and scatters in a ring inside a "
+        "node, sums the shards over the nodes in rings, and gathers in a ring inside the node. Give for each number of nodes both times and the gain of the hierarchy.",
         (
             Given("node", "ranks of a node", "count", "", (8, 4)),
             Given("size", "buffer of a rank", "size", "MB", (700, 200, 350, 500, 1000)),
-            Given("inner", "bandwidth of a rank inside a node, one way", "bandwidth", "GB/s", (600, 150, 300, 450)),
-            Given("outer", "bandwidth of an adapter, one way", "bandwidth", "GB/s", (25, 12.5, 50)),
+            Given("inner", "bandwidth of a rank inside a node, one way", "bandwidth", "GB/s", (600, 300, 450, 900)),
+            Given("outer", "bandwidth of an adapter, one way", "bandwidth", "GB/s", (25, 12.5, 20)),
             Given("inner_latency", "latency inside a node", "time", "us", (1, 2, 3)),
             Given("outer_latency", "latency between nodes", "time", "us", (10, 5, 20)),
         ),
         (Input("nodes", "nodes", "count", "", ((4, 8, 16, 32, 64, 128), (2, 6, 12, 24, 48, 96)), ("nodes", "n")),),
         (
             Answer("rings", "time of the rotated rings", "time", "ms",
-                   lambda node, nodes, size, inner, outer, inner_latency, outer_latency: _nodes_s(
-                       "ring", node, nodes, size, (inner, outer), (inner_latency, outer_latency)),
+                   lambda node, nodes, size, inner, outer, inner_latency, outer_latency: _rings_s(
+                       node, nodes, size, inner, outer, (inner_latency, outer_latency)),
                    ("rings", "ring", "flat", "rotated rings")),
             Answer("hierarchy", "time of the hierarchy", "time", "ms",
-                   lambda node, nodes, size, inner, outer, inner_latency, outer_latency: _nodes_s(
-                       "hierarchical", node, nodes, size, (inner, outer), (inner_latency, outer_latency)),
+                   lambda node, nodes, size, inner, outer, inner_latency, outer_latency: _tiers_s(
+                       node, nodes, size, inner, outer, (inner_latency, outer_latency)),
                    ("hierarchy", "hierarchical")),
             Answer("gain", "time of the rings over that of the hierarchy", "number", "",
                    lambda rings, hierarchy: rings / hierarchy, ("gain", "speedup", "speed up", "ratio")),
         ),
         (
             Slip("one adapter for the whole node", {
-                "hierarchy": lambda node, nodes, size, inner, outer, inner_latency, outer_latency: _nodes_s(
-                    "hierarchical", node, nodes, size, (inner, outer / node), (inner_latency, outer_latency))}),
+                "hierarchy": lambda node, nodes, size, inner, outer, inner_latency, outer_latency: _tiers_s(
+                    node, nodes, size, inner, outer / node, (inner_latency, outer_latency))}),
         ),
     ),
 )  # fmt: skip

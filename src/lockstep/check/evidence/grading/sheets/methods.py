@@ -35,8 +35,8 @@ def _lost(deviation: float, power: float) -> tuple[float, float, float]:
     return lost_fracs(number_format("fp16"), Settings(size=deviation), 2.0**power)
 
 
-def _variance(name: str, rate: float, curvature: float, noise: float, batch: float) -> float:
-    return float(stationary_variance(rule(name)(rate, batch), curvature, noise**2 / batch))
+def _variance(rate: float, curvature: float, noise: float, batch: float) -> float:
+    return float(stationary_variance(rate, curvature, noise**2 / batch))
 
 
 SHEETS = (
@@ -171,7 +171,7 @@ SHEETS = (
         ),
         (
             Slip("1 / delay for the edge, as the text has it", {
-                "edge": lambda delay: 1 / delay if delay else math.inf}),
+                "edge": lambda delay: 1 / delay if delay else 2.0}),
             Slip("2 tau for 2 tau + 1 under the sine", {
                 "edge": lambda delay: 2 * math.sin(math.pi / (4 * delay)) if delay else 2.0}),
             Slip("pi / 2 over the delay: the limit of long delays", {
@@ -198,25 +198,28 @@ SHEETS = (
             Answer("root_rate", "learning rate of the square-root rule", "number", "",
                    lambda rate, batch: float(rule("square-root")(rate, batch)), ("root rate", "sqrt rate", "lr sqrt")),
             Answer("linear_square", "mean square of w under the linear rule", "number", "",
-                   lambda rate, curvature, noise, batch: _variance("linear", rate, curvature, noise, batch),
+                   lambda linear_rate, curvature, noise, batch: _variance(linear_rate, curvature, noise, batch),
                    ("linear square", "linear variance", "variance linear", "var linear")),
             Answer("root_square", "mean square of w under the square-root rule", "number", "",
-                   lambda rate, curvature, noise, batch: _variance("square-root", rate, curvature, noise, batch),
+                   lambda root_rate, curvature, noise, batch: _variance(root_rate, curvature, noise, batch),
                    ("root square", "sqrt variance", "root variance", "variance sqrt", "var sqrt")),
         ),
         (
             Slip("the noise of one example for that of a batch", {
-                f"{name}_square": lambda rate, curvature, noise, batch, long=long: batch * _variance(
-                    long, rate, curvature, noise, batch)
-                for name, long in (("linear", "linear"), ("root", "square-root"))}),
+                "linear_square": lambda linear_rate, curvature, noise: _variance(linear_rate, curvature, noise, 1),
+                "root_square": lambda root_rate, curvature, noise: _variance(root_rate, curvature, noise, 1)}),
             Slip("a s^2 / (2 B lambda): the step taken for small", {
-                f"{name}_square": lambda rate, curvature, noise, batch, long=long: float(rule(long)(rate, batch))
-                * noise**2 / batch / (2 * curvature)
-                for name, long in (("linear", "linear"), ("root", "square-root"))}),
+                "linear_square": lambda linear_rate, curvature, noise, batch: linear_rate * noise**2
+                / batch / (2 * curvature),
+                "root_square": lambda root_rate, curvature, noise, batch: root_rate * noise**2 / batch / (2 * curvature)}),
             Slip("the deviation of the noise not squared", {
-                f"{name}_square": lambda rate, curvature, noise, batch, long=long: _variance(
-                    long, rate, curvature, math.sqrt(noise), batch)
-                for name, long in (("linear", "linear"), ("root", "square-root"))}),
+                "linear_square": lambda linear_rate, curvature, noise, batch: _variance(
+                    linear_rate, curvature, math.sqrt(noise), batch),
+                "root_square": lambda root_rate, curvature, noise, batch: _variance(
+                    root_rate, curvature, math.sqrt(noise), batch)}),
+            Slip("the rate of batch 1 for every batch", {
+                "linear_rate": lambda rate: rate, "root_rate": lambda rate: rate}),
+            Slip("the linear rule for the square-root rule", {"root_rate": lambda linear_rate: linear_rate}),
         ),
     ),
     Sheet(

@@ -69,16 +69,14 @@ SHEETS = (
             Answer("cost", "price of the run in dollars", "number", "", lambda gpu_hours, price: gpu_hours * price,
                    ("cost", "price", "usd", "dollars")),
             Answer("step", "time of a step", "time", "s",
-                   lambda parameters, batch, gpus, peak, mfu: 6 * parameters * batch / (gpus * peak * mfu),
+                   lambda run, batch, tokens: run * batch / tokens,
                    ("step", "iteration", "step time")),
         ),
         (
             Slip("the backward pass forgotten: 2 FLOPs for 6", {
-                "run": lambda parameters, tokens, gpus, peak, mfu: 2 * parameters * tokens / (gpus * peak * mfu),
-                "step": lambda parameters, batch, gpus, peak, mfu: 2 * parameters * batch / (gpus * peak * mfu)}),
+                "run": lambda parameters, tokens, gpus, peak, mfu: 2 * parameters * tokens / (gpus * peak * mfu)}),
             Slip("activations computed again: 8 FLOPs for 6", {
-                "run": lambda parameters, tokens, gpus, peak, mfu: 8 * parameters * tokens / (gpus * peak * mfu),
-                "step": lambda parameters, batch, gpus, peak, mfu: 8 * parameters * batch / (gpus * peak * mfu)}),
+                "run": lambda parameters, tokens, gpus, peak, mfu: 8 * parameters * tokens / (gpus * peak * mfu)}),
         ),
     ),
 )  # fmt: skip

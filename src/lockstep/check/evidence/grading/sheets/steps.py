@@ -25,6 +25,14 @@ def _bucket_s(size: float, layers: float, per_bucket: float, ranks: float, laten
     return network.time_s(whole(ranks), size * per_bucket / layers, latency, bandwidth)
 
 
+def _through_s(
+    layers: float, layer: float, size: float, ranks: float, per_bucket: float, bucket: float
+) -> float:  # fmt: skip
+    """Seconds until the last bucket is through, each of which takes `bucket`: on a link without latency that does so."""
+    rate_Bps = _bucket_s(size, layers, per_bucket, ranks, 0.0, 1.0) / bucket
+    return scaling.overlapped_s(whole(layers), layer, size, whole(ranks), 0.0, rate_Bps, whole(per_bucket))
+
+
 MOST = 150
 """Stages and micro-batches that are played."""
 SHEETS = (
@@ -149,9 +157,7 @@ SHEETS = (
         (
             Answer("bucket", "time of the all-reduce of one bucket", "time", "ms", _bucket_s,
                    ("bucket", "all reduce", "allreduce", "bucket time")),
-            Answer("step", "time until the last bucket is through", "time", "ms",
-                   lambda layers, layer, size, ranks, latency, bandwidth, per_bucket: scaling.overlapped_s(
-                       whole(layers), layer, size, whole(ranks), latency, bandwidth, whole(per_bucket)),
+            Answer("step", "time until the last bucket is through", "time", "ms", _through_s,
                    ("step", "end", "backward", "total")),
             Answer("exposed", "time of it after the computing", "time", "ms",
                    lambda step, layers, layer: step - layers * layer, ("exposed", "exposed comm", "not hidden")),
