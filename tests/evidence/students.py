@@ -78,7 +78,9 @@ def c6(v: Numbers, payload: Callable[[Numbers], float] | None = None, gathered: 
     return {"payload": sent, "factor": dense * v.elements / sent, "gathered": every, "gain": ring / every}
 
 
-def c7(v: Numbers, needed: Callable[[Numbers], float] | None = None, run: Callable[..., float] | None = None) -> Answers:
+def c7(
+    v: Numbers, needed: Callable[[Numbers], float] | None = None, run: Callable[..., float] | None = None
+) -> Answers:
     steps = needed(v) if needed else v.steps * (1 + v.penalty * (v.period - 1))
     seconds = run(v, steps) if run else steps * v.compute + steps / v.period * v.exchange
     return {"needed": steps, "run": seconds, "computing": steps * v.compute / seconds}
@@ -99,7 +101,9 @@ def c9(v: Numbers, least: float = 2.0**-24, times: float = 1.0) -> Answers:
     return {"zero": times - zero, "subnormal": zero - normal, "overflow": beyond(65520.0)}
 
 
-def c10(v: Numbers, bucket: Callable[[Numbers], float] | None = None, end: Callable[..., float] | None = None) -> Answers:
+def c10(
+    v: Numbers, bucket: Callable[[Numbers], float] | None = None, end: Callable[..., float] | None = None
+) -> Answers:
     size = v.size * v.per_bucket / v.layers
     one = bucket(v) if bucket else 2 * (v.ranks - 1) * (v.latency + size / v.ranks / v.bandwidth)
     done = 0.0
@@ -138,8 +142,9 @@ def c15(v: Numbers, variance: Callable[..., float] | None = None) -> Answers:
             **{f"{name}_square": wanted(v, rate) for name, rate in rates.items()}}  # fmt: skip
 
 
-def c16(v: Numbers, slow: float | None = None, more: float | None = None, half: float = 0.5, penalty: float | None = None
-        ) -> Answers:  # fmt: skip
+def c16(
+    v: Numbers, slow: float | None = None, more: float | None = None, half: float = 0.5, penalty: float | None = None
+) -> Answers:  # fmt: skip
     waits = v.slowest if slow is None else slow
     local = v.steps * (1 + (v.penalty if penalty is None else penalty) * (v.period - 1))
     return {
@@ -275,12 +280,14 @@ MISTAKES: dict[str, tuple[Wrong, ...]] = {
     "C.8": (
         ("slowest", lambda v: c8(v, equal=lambda v: v.batch / len(v.every_speed) / min(v.every_speed))),
         ("mean", lambda v: c8(v, samples=lambda v: v.batch / len(v.every_speed))),
-        ("times instead|proportion", lambda v: c8(v, samples=lambda v: v.batch / v.speed / sum(1 / s for s in v.every_speed))),
+        ("times instead|proportion", lambda v: c8(v, samples=lambda v: v.batch / v.speed
+                                                   / sum(1 / s for s in v.every_speed))),
         ("not divided", lambda v: c8(v, equal=lambda v: v.batch / v.speed)),
         ("units of time|10\\^3|prefix", lambda v: times("balanced", 1e3)(c8(v))),
     ),
     "C.9": (
-        ("smallest normal|taken for zero", lambda v: {**c9(v), "zero": c9(v)["zero"] + c9(v)["subnormal"], "subnormal": 0.0}),
+        ("smallest normal|taken for zero", lambda v: {
+            **c9(v), "zero": c9(v)["zero"] + c9(v)["subnormal"], "subnormal": 0.0}),
         ("half", lambda v: c9(v, times=0.5)),
         ("percent", lambda v: times("subnormal", 100)(c9(v))),
         ("power", lambda v: c9(but(v, power=v.power + 1))),
@@ -329,7 +336,8 @@ MISTAKES: dict[str, tuple[Wrong, ...]] = {
     "C.15": (
         ("one example", lambda v: c15(v, lambda v, a: a * v.noise**2 / (v.curvature * (2 - a * v.curvature)))),
         ("small", lambda v: c15(v, lambda v, a: a * v.noise**2 / v.batch / (2 * v.curvature))),
-        ("not squared|noise", lambda v: c15(v, lambda v, a: a * v.noise / v.batch / (v.curvature * (2 - a * v.curvature)))),
+        ("not squared|noise", lambda v: c15(v, lambda v, a: a * v.noise / v.batch
+                                            / (v.curvature * (2 - a * v.curvature)))),
         ("batch", lambda v: {**c15(v), "linear_rate": v.rate}),
         ("root", lambda v: {**c15(v), "root_rate": v.rate * v.batch}),
         ("exchanged", lambda v: {**c15(v), "linear_rate": c15(v)["root_rate"], "root_rate": c15(v)["linear_rate"]}),
@@ -353,7 +361,8 @@ MISTAKES: dict[str, tuple[Wrong, ...]] = {
         ("ranks", lambda v: times("share", 1 / v.ranks)(c17(v))),
     ),
     "C.18": (
-        ("one adapter", lambda v: c18(v, hierarchy=lambda v: 2 * (v.node - 1) * (v.inner_latency + v.size / v.node / v.inner)
+        ("one adapter", lambda v: c18(v, hierarchy=lambda v: 2 * (v.node - 1)
+                                      * (v.inner_latency + v.size / v.node / v.inner)
                                       + 2 * (v.nodes - 1) * (v.outer_latency + v.size / v.nodes / v.outer))),
         ("latency", lambda v: c18(but(v, outer_latency=0.0))),
         ("upside", lambda v: {**c18(v), "gain": 1 / c18(v)["gain"]}),
@@ -376,5 +385,3 @@ MISTAKES: dict[str, tuple[Wrong, ...]] = {
 
 def _slowest(v: Numbers, slowest: float) -> Answers:
     return {"slowest": slowest, "efficiency": v.mean / slowest}
-
-

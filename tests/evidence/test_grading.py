@@ -13,13 +13,13 @@ from types import SimpleNamespace as Numbers
 import numpy as np
 import pytest
 
-import lockstep
 from evidence.students import MISTAKES, RIGHT, Answers
 from lockstep.check.evidence.grading.grade import Grade, grade
 from lockstep.check.evidence.grading.sheet import UNITS, Drawn, Input
 from lockstep.check.evidence.grading.sheets import SHEETS
 
-OTHER_UNITS = {"ms": ("s", "us", "ms"), "s": ("s", "min", "ms"), "min": ("h", "s", "min"), "h": ("d", "h"), "d": ("h", "d"),
+OTHER_UNITS = {"ms": ("s", "us", "ms"), "s": ("s", "min", "ms"), "min": ("h", "s", "min"), "h": ("d", "h"),
+               "d": ("h", "d"),
                "MB": ("GB", "kB", "MiB", "MB"), "GB": ("MB", "GiB", "GB"), "": ("",)}  # fmt: skip
 TITLES = ("{name}_{unit}", "{name} ({unit})", "{Name} [{unit}]", "{name} in {unit}", "{NAME} / {unit}")
 SEPARATORS = (",", ";", "\t")
@@ -80,7 +80,10 @@ def test_answers_agree_with_formulas_written_apart(item: str) -> None:
 
 def right_tables() -> list[tuple[str, int | None, int]]:
     draw = random.Random(40)
-    return [(item, draw.choice((None, 1, 7, 23, 4096)), number) for number, item in enumerate([*SHEETS, *SHEETS, *SHEETS][:40])]
+    return [
+        (item, draw.choice((None, 1, 7, 23, 4096)), number)
+        for number, item in enumerate([*SHEETS, *SHEETS, *SHEETS][:40])
+    ]
 
 
 @pytest.mark.parametrize(("item", "seed", "number"), right_tables())
@@ -102,7 +105,7 @@ def in_a_spreadsheet(drawn: Drawn, rows: list[Answers], draw: random.Random) -> 
         if alike:
             first, second = draw.choice(alike)
             scale = column[first].factor / column[second].factor
-            return f"exchanged|in the column", [
+            return "exchanged|in the column", [
                 {**row, first: row[second] * scale, second: row[first] / scale} for row in rows
             ]
         kind = "moved"
@@ -132,7 +135,11 @@ def wrong_tables(number: int = 200, seed: int = 2026) -> list[tuple[str, int | N
             rows = solved(drawn, solve)
         else:
             words, rows = in_a_spreadsheet(drawn, right, draw)
-        if any(not np.isclose(row[name], was[name], rtol=3e-3, atol=1e-6) for row, was in zip(rows, right, strict=True) for name in was):
+        if any(
+            not np.isclose(row[name], was[name], rtol=3e-3, atol=1e-6)
+            for row, was in zip(rows, right, strict=True)
+            for name in was
+        ):
             found.append((item, student, words, rows, draw.choice((3, 4, 5, 8))))
     return found
 

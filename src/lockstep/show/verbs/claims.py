@@ -132,11 +132,12 @@ def claims(
 ) -> Claims:
     """What a textbook chapter on distributed training says, whether it is so, and what decides it.
 
-    Without an id the items are listed; with ids their cards are shown, and `run` runs their checks. `all` runs every
-    item, the cheapest first, as long as `within` allows, and goes on from what the file `store` has. `errata` is the id
-    of an item or of an erratum. `check` grades a student's table of an exercise, a file or its rows, and `handout` writes
-    the sheet; there `seed` is the student's number, who has parameters of its own. `seed`: 0 when left out. The answer does not depend on `engine`. `progress(experiments
-    and deciders done, of)`. Raises BadInput, UnknownName, RunFailed.
+    Without an id the items are listed; with ids their cards are shown, and `run` runs their checks. `all` runs
+    every item, the cheapest first, as long as `within` allows, and goes on from what the file `store` has. `errata`
+    is the id of an item or of an erratum. `check` grades a student's table of an exercise, a file or its rows;
+    `handout` writes the sheet, and `solutions` fills it in. There `seed` is the number of a student with parameters
+    of their own, elsewhere 0 when left out. The answer does not depend on `engine`. `progress(experiments and
+    deciders done, of)`. Raises BadInput, UnknownName, RunFailed.
     """
     from lockstep.base.engines import find_engine, silent
     from lockstep.check.evidence.claims import decide, running

@@ -247,8 +247,8 @@ COMMAND = Command(
         "lockstep claims C.4 --seed 7 --handout sheet.md",
         "lockstep claims C.4 --seed 7 --check mine.csv",
     ),
-    more="The exit code is 1 when an item that was run is not true, when a run does not find what is registered, or when "
-    "a student's table is wrong.",
+    more="The exit code is 1 when an item that was run is not true, when a run does not find what is registered, or "
+    "when a student's table is wrong.",
     render=render,
     doing="checks",
     ok=lambda answer: answer.ok,

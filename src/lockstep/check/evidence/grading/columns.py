@@ -18,8 +18,29 @@ from lockstep.check.evidence.grading.sheet import UNITS, Answer, Column, Input, 
 BRACKETS = re.compile(r"^(.*?)\s*[(\[{]\s*([^)\]}]*?)\s*[)\]}]\s*(.*)$")
 AFTER = re.compile(r"^(.*?)(?:\s*/\s*|\s+in\s+|_in_|[\s_]+)([^\s_/]+(?:/s)?)$")
 WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|\u03c4")
-FILLERS = {"time", "t", "the", "of", "in", "a", "an", "per", "value", "number", "num", "no", "answer", "my", "for", "to",
-           "expected", "by", "each", "rank", "bytes"}  # fmt: skip
+FILLERS = {
+    "time",
+    "t",
+    "the",
+    "of",
+    "in",
+    "a",
+    "an",
+    "per",
+    "value",
+    "number",
+    "num",
+    "no",
+    "answer",
+    "my",
+    "for",
+    "to",
+    "expected",
+    "by",
+    "each",
+    "rank",
+    "bytes",
+}
 CLOSE = 0.8
 
 
@@ -38,8 +59,13 @@ def places(sheet: Sheet, raw: Raw, told: Sequence[str]) -> dict[str, Place]:
         for column in sheet.columns:
             if column.name not in found:
                 taken = {place.index for place in found.values()}
-                fits = [(at, unit) for at, title in enumerate(raw.header) if at not in taken
-                        for score, unit in [_fit(column, title)] if score == certain]  # fmt: skip
+                fits = [
+                    (at, unit)
+                    for at, title in enumerate(raw.header)
+                    if at not in taken
+                    for score, unit in [_fit(column, title)]
+                    if score == certain
+                ]
                 if len(fits) > 1:
                     two = " and ".join(raw.header[at] for at, _ in fits[:2])
                     raise BadInput(f"both {two} may be {column.header}; {_how(column)}", raw.where(raw.first_line))
@@ -48,8 +74,9 @@ def places(sheet: Sheet, raw: Raw, told: Sequence[str]) -> dict[str, Place]:
     missing = [one for one in sheet.asked if one.name not in found]
     if missing:
         wanted = names(one.header for one in missing)
-        raise BadInput(f"no column for {wanted}; there are {names(raw.header)}; {_how(missing[0])}",
-                       raw.where(raw.first_line))  # fmt: skip
+        raise BadInput(
+            f"no column for {wanted}; there are {names(raw.header)}; {_how(missing[0])}", raw.where(raw.first_line)
+        )
     return found
 
 
@@ -84,9 +111,9 @@ def _fit(column: Input | Answer, title: str) -> tuple[int, str]:
             best = 3
         elif plain == bare:
             best = max(best, 2)
-        elif bare <= said and len("".join(bare)) > 1:
-            best = max(best, 1)
-        elif len(base) > 3 and difflib.SequenceMatcher(None, _joined(said), _joined(own)).ratio() > CLOSE:
+        elif (bare <= said and len("".join(bare)) > 1) or (
+            len(base) > 3 and difflib.SequenceMatcher(None, _joined(said), _joined(own)).ratio() > CLOSE
+        ):
             best = max(best, 1)
     return best, unit
 

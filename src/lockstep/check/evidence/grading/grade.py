@@ -119,10 +119,14 @@ def _cells(drawn: Drawn, raw: Raw, where: Mapping[str, Place]) -> dict[str, list
         if column.name in where:
             place = where[column.name]
             found[column.name] = [
-                _in_si(column, read_cell(cells[place.index], decimal_comma, raw.header[place.index], raw.where(line)),
-                       place.unit, raw.where(line))
+                _in_si(
+                    column,
+                    read_cell(cells[place.index], decimal_comma, raw.header[place.index], raw.where(line)),
+                    place.unit,
+                    raw.where(line),
+                )
                 for line, cells in raw.rows
-            ]  # fmt: skip
+            ]
     return found
 
 
@@ -146,8 +150,10 @@ def _lines(
     if not known:
         if len(raw.rows) != len(drawn.rows):
             wanted = names(one.header for one in drawn.sheet.inputs)
-            raise BadInput(f"no column for {wanted}, and {len(raw.rows)} rows where the sheet has {len(drawn.rows)}",
-                           raw.where(raw.first_line))  # fmt: skip
+            raise BadInput(
+                f"no column for {wanted}, and {len(raw.rows)} rows where the sheet has {len(drawn.rows)}",
+                raw.where(raw.first_line),
+            )
         return [*range(len(raw.rows))], ["no column says what the rows are about: taken in the order of the sheet"]
     key = known[:1] if len(known) == 1 or _tells(drawn, known[0]) else known
     found: list[int | None] = []
@@ -201,11 +207,19 @@ def _values(
     drawn: Drawn, raw: Raw, lines: Sequence[int | None], written: Written, off: Mapping[str, np.ndarray]
 ) -> list[Value]:
     return [
-        Value(raw.rows[at][0], row_name(drawn, row), one.name, one.unit, float(written.values[one.name][row]),
-              float(drawn.truth[one.name][row]), not off[one.name][row])
-        for row, at in enumerate(lines) if at is not None
+        Value(
+            raw.rows[at][0],
+            row_name(drawn, row),
+            one.name,
+            one.unit,
+            float(written.values[one.name][row]),
+            float(drawn.truth[one.name][row]),
+            not off[one.name][row],
+        )
+        for row, at in enumerate(lines)
+        if at is not None
         for one in drawn.sheet.asked
-    ]  # fmt: skip
+    ]
 
 
 def _unread(drawn: Drawn, raw: Raw, where: Mapping[str, Place]) -> list[str]:

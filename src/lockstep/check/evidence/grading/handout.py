@@ -83,7 +83,8 @@ class Handout:
             "task": sheet.task,
             "parameters": dict(self.drawn.givens),
             "rows": [
-                {**row, **{name: column[at] for name, column in values.items()}} for at, row in enumerate(self.drawn.rows)
+                {**row, **{name: column[at] for name, column in values.items()}}
+                for at, row in enumerate(self.drawn.rows)
             ],
             "columns": [{"name": one.name, "header": one.header, "what": one.what} for one in sheet.columns],
             "csv": self.csv,

@@ -1,6 +1,6 @@
 """Which mistake explains a wrong table best: the one whose values the table repeats to the digits that it writes.
 
-    cost of a cell      log(1 + (d / s)^2), at most MOST; d: relative distance, s: half of the last digit, at least LEAST
+    cost of a cell      log(1 + (d / s)^2), at most MOST; d: distance, s: half of the last digit, at least a share LEAST
     cost of a mistake   its own, and for every column that of its values or, where they fit better, of the right ones
 A wrong value of a single cell is a mistake too, at a price, so that one slip of the pen is not taken for a law. What
 one mistake leaves unexplained is looked at again.
@@ -32,6 +32,12 @@ NEAR = 1.5
 """Costs that are not told apart."""
 EXACT_DIGITS = 3
 MOST_NAMED = 3
+TYPING = (
+    (10.0, "the decimal point one place too far right"), (0.1, "the decimal point one place too far left"),
+    (100.0, "the decimal point two places off"), (0.01, "the decimal point two places off"),
+    (1e3, "another prefix of the unit"), (1e-3, "another prefix of the unit"), (-1.0, "the sign"),
+)  # fmt: skip
+"""Factors of a single value, and how they come about."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +73,19 @@ def costs(values: Array, wanted: Array, halves: Array) -> Array:
     return np.where(np.isnan(values), 0.0, np.where(np.isnan(wanted), UNKNOWN, np.minimum(found, MOST)))
 
 
-def explain(
-    drawn: Drawn, written: Written, off: Mapping[str, Array], tolerance_frac: float
-) -> tuple[Explained, ...]:
+def explain(drawn: Drawn, written: Written, off: Mapping[str, Array], tolerance_frac: float) -> tuple[Explained, ...]:
     """The likeliest mistakes, the one that explains most first; `off`: by answer which cells are wrong."""
     left = {name: cells.copy() for name, cells in off.items()}
     every = [*mistakes(drawn)] if any(cells.any() for cells in left.values()) else []
     found: list[Explained] = []
     while len(found) < MOST_NAMED and any(cells.any() for cells in left.values()):
-        best = _best(drawn, written, left, [*every, *_typed(drawn, written, left), *_constant(drawn, written, left)],
-                     tolerance_frac)  # fmt: skip
+        best = _best(
+            drawn,
+            written,
+            left,
+            [*every, *_typed(drawn, written, left), *_constant(drawn, written, left)],
+            tolerance_frac,
+        )
         if best is None:
             break
         found.append(best)
@@ -92,7 +101,8 @@ def _best(
     right = {name: costs(written.values[name], drawn.truth[name], written.halves[name]) for name in left}
     ranked = []
     for place, one in enumerate(every):
-        total, chosen = one.cost, []
+        total = one.cost
+        chosen: list[str] = []
         for name in left:
             cells = left[name] | (right[name] < MOST / 2)
             plain = float(right[name][cells].sum())
@@ -104,10 +114,10 @@ def _best(
         if chosen:
             ranked.append((total, place, one, tuple(chosen)))
     ranked.sort(key=lambda each: each[:2])
-    for total, _, one, chosen in ranked:
-        if cells := _explained(one, written, left, chosen, tolerance_frac):
-            also = _also(ranked, total, one, cells, written, left, tolerance_frac)
-            return _told(one, chosen, cells, left, also)
+    for total, _, one, columns in ranked:
+        if explained := _explained(one, written, left, columns, tolerance_frac):
+            also = _also(ranked, total, one, explained, written, left, tolerance_frac)
+            return _told(one, columns, explained, left, also)
     return None
 
 
@@ -133,10 +143,13 @@ def _also(
 ) -> tuple[str, ...]:  # fmt: skip
     """Others that explain the same cells as well."""
     others = dict.fromkeys(
-        one.words for total, _, one, chosen in ranked
-        if total - one.cost <= least - best.cost + NEAR and total <= least + DECISIVE
-        and one.words != best.words and _explained(one, written, left, chosen, tolerance_frac) >= cells
-    )  # fmt: skip
+        one.words
+        for total, _, one, chosen in ranked
+        if total - one.cost <= least - best.cost + NEAR
+        and total <= least + DECISIVE
+        and one.words != best.words
+        and _explained(one, written, left, chosen, tolerance_frac) >= cells
+    )
     return tuple(others)[:MOST_NAMED]
 
 
@@ -152,10 +165,10 @@ def _typed(drawn: Drawn, written: Written, left: Mapping[str, Array]) -> Iterato
     """Single values that were typed wrongly, and single rows all of whose values belong elsewhere."""
     for column in drawn.sheet.asked:
         truth, values = drawn.truth[column.name], written.values[column.name]
-        for row in np.flatnonzero(left[column.name]):
+        for row in np.flatnonzero(left[column.name]).tolist():
             wrong = truth.copy()
             wrong[row] = values[row]
-            why = typing(column, values[row], truth, int(row))
+            why = typing(column, values[row], truth, row)
             words = f"one value of {named(column)} typed wrongly: {why}"
             yield Mistake(words, TYPED, {**drawn.truth, column.name: wrong})
     for row in range(len(drawn.rows)):
@@ -182,10 +195,7 @@ def typing(column: Answer, value: float, truth: Array, row: int) -> str:
     for other in np.flatnonzero(np.isclose(truth, value, rtol=5e-3)):
         if other != row:
             return f"row {row + 1} has the value of row {other + 1}"
-    for factor, words in ((10, "the decimal point one place too far right"), (0.1, "the decimal point one place too far left"),
-                          (100, "the decimal point two places off"), (0.01, "the decimal point two places off"),
-                          (1000, "another prefix of the unit"), (1e-3, "another prefix of the unit"),
-                          (-1, "the sign")):  # fmt: skip
+    for factor, words in TYPING:
         if np.isclose(value, right * factor, rtol=1e-2):
             return f"{words} in row {row + 1}"
     if sorted(_digits(column, value)) == sorted(_digits(column, right)):

@@ -106,19 +106,23 @@ def _cells(line: str, separator: str, where: str) -> tuple[str, ...]:
 def comma_is_decimal(raw: Raw) -> bool:
     """Whether commas in numbers stand for decimal points. Raises BadInput where that cannot be told."""
     written = [(line, number) for line, cells in raw.rows for cell in cells if "," in (number := _number(cell))]
-    decimal = [one for one in written if not THOUSANDS.fullmatch(one[1]) and not _both(one[1], "," , ".")]
+    decimal = [one for one in written if not THOUSANDS.fullmatch(one[1]) and not _both(one[1], ",", ".")]
     grouped = [one for one in written if _both(one[1], ",", ".") or one[1].count(",") > 1]
     if decimal and grouped:
         line, number = max(decimal[0], grouped[0])
-        raise BadInput(f"{shown(number)}: commas separate decimals in one place and thousands in another", raw.where(line))
+        raise BadInput(
+            f"{shown(number)}: commas separate decimals in one place and thousands in another", raw.where(line)
+        )
     if not written or grouped:
         return False
     points = any("." in _number(cell) for _, cells in raw.rows for cell in cells)
     if decimal or (raw.separator == ";" and not points):
         return True
     line, number = written[0]
-    raise BadInput(f"{shown(number)} may be {number.replace(',', '.')} or {number.replace(',', '')}; write one of them",
-                   raw.where(line))  # fmt: skip
+    raise BadInput(
+        f"{shown(number)} may be {number.replace(',', '.')} or {number.replace(',', '')}; write one of them",
+        raw.where(line),
+    )
 
 
 def _both(number: str, first: str, last: str) -> bool:

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from hashlib import sha256
-from typing import Any
-
 import numpy as np
 
 from lockstep.base.errors import LockstepError
@@ -28,7 +26,7 @@ UNITS: dict[str, Mapping[str, float]] = {
     "number": {"": 1.0},
 }  # fmt: skip
 """Kind of a quantity -> its units."""
-Values = Mapping[str, Any]
+Values = Mapping[str, float]
 Law = Callable[..., float]
 Change = Callable[[float, Values], float]
 Table = dict[str, Array]
@@ -138,7 +136,9 @@ class Sheet:
             * one.factor
             for one in self.givens
         }
-        return Drawn(self, seed, number, tuple(dict(zip(values, row, strict=True)) for row in zip(*values.values())))
+        return Drawn(
+            self, seed, number, tuple(dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
+        )
 
 
 def _drawn(text: str, number: int) -> int:
@@ -162,25 +162,29 @@ class Drawn:
         return self.answers()
 
     def answers(
-        self, changed: Mapping[str, Change] | None = None, laws: Mapping[str, Law] | None = None,
+        self,
+        changed: Mapping[str, Change] | None = None,
+        laws: Mapping[str, Law] | None = None,
         rows: tuple[Mapping[str, float], ...] | None = None,
-    ) -> Table:  # fmt: skip
+    ) -> Table:
         """Answers where numbers are changed, or other laws stand in; what follows from an answer follows its change."""
         plain = [{**self.givens, **row} for row in (self.rows if rows is None else rows)]
         used = [{name: _changed(value, row, (changed or {}).get(name)) for name, value in row.items()} for row in plain]
         every = {f"every_{one.name}": tuple(row[one.name] for row in used) for one in self.sheet.inputs}
-        found = [self._row({**row, **every}, was, changed or {}, laws or {}) for row, was in zip(used, plain, strict=True)]
+        found = [
+            self._row({**row, **every}, was, changed or {}, laws or {}) for row, was in zip(used, plain, strict=True)
+        ]
         return {one.name: np.array([row[one.name] for row in found]) for one in self.sheet.asked}
 
     def _row(
-        self, values: dict[str, Any], plain: Values, changed: Mapping[str, Change], laws: Mapping[str, Law]
+        self, values: dict[str, object], plain: Values, changed: Mapping[str, Change], laws: Mapping[str, Law]
     ) -> Values:
         for one in self.sheet.answers:
             value = self._value(laws.get(one.name, one.law), values)
             values[one.name] = _changed(value, plain, changed.get(one.name))
         return values
 
-    def _value(self, law: Law, values: Values) -> float:
+    def _value(self, law: Law, values: Mapping[str, object]) -> float:
         taken = tuple(values[name] for name in _names(law))
         if (law, taken) not in self._known:
             self._known[law, taken] = _tried(law, *taken)
@@ -197,7 +201,7 @@ def _changed(value: float, plain: Values, change: Change | None) -> float:
     return value if change is None else _tried(change, value, plain)
 
 
-def _tried(law: Callable[..., float], *taken: Any) -> float:
+def _tried(law: Callable[..., float], *taken: object) -> float:
     """What it finds; not a number where the law does not hold for such values."""
     try:
         with np.errstate(all="ignore"):
@@ -208,7 +212,8 @@ def _tried(law: Callable[..., float], *taken: Any) -> float:
 
 def counts(sheet: Sheet) -> Iterator[Given | Input]:
     """Givens and inputs that count something."""
-    return (one for one in (*sheet.givens, *sheet.inputs) if one.kind == "count")
+    every: tuple[Given | Input, ...] = (*sheet.givens, *sheet.inputs)
+    return (one for one in every if one.kind == "count")
 
 
 def whole(number: float, most: float = math.inf) -> int:

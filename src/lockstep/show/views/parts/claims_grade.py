@@ -69,12 +69,24 @@ def _off(grade: Grade, out: Console) -> None:
     heading(out, "Off", f"the first {MOST}; --json has all" * (len(grade.off) > MOST))
     columns = {one.name: one for one in grade.drawn.sheet.asked}
     rows = [
-        [str(one.line), one.row, one.column, columns[one.column].shown(one.given), columns[one.column].shown(one.right),
-         _factor(one)]
+        [
+            str(one.line),
+            one.row,
+            one.column,
+            columns[one.column].shown(one.given),
+            columns[one.column].shown(one.right),
+            _factor(one),
+        ]
         for one in grade.off[:MOST]
-    ]  # fmt: skip
-    titles = [("line", "right"), ("row", "text"), ("column", "left"), ("yours", "right"), ("right", "right"),
-              ("factor", "right")]  # fmt: skip
+    ]
+    titles = [
+        ("line", "right"),
+        ("row", "text"),
+        ("column", "left"),
+        ("yours", "right"),
+        ("right", "right"),
+        ("factor", "right"),
+    ]
     indented(out, table(titles, rows))
 
 

@@ -34,7 +34,9 @@ def _rings_s(node: float, nodes: float, size: float, inner: float, outer: float,
 
 def _tiers_s(node: float, nodes: float, size: float, inner: float, outer: float, waits: tuple[float, float]) -> float:
     """Reduce-scatter inside, all-reduce of the shard outside, all-gather inside, all in rings."""
-    inside = sum(network.time_s(whole(node), size, waits[0], inner, "ring", op) for op in ("reduce-scatter", "all-gather"))
+    inside = sum(
+        network.time_s(whole(node), size, waits[0], inner, "ring", op) for op in ("reduce-scatter", "all-gather")
+    )
     return inside + network.time_s(whole(nodes), size / node, waits[1], outer)
 
 
@@ -48,9 +50,9 @@ RANKS = (256, 16, 32, 64, 128, 512)
 SHEETS = (
     Sheet(
         "C.1",
-        "A data-parallel step computes, then sums the gradients in one ring over all ranks; nothing overlaps. The batch "
-        "of a rank stays the same. Give for each number of ranks the time of the all-reduce, the time of the step, the "
-        "share of the step in which a rank computes, and the speed-up over one rank.",
+        "A data-parallel step computes, then sums the gradients in one ring over all ranks; nothing overlaps. The "
+        "batch of a rank stays the same. Give for each number of ranks the time of the all-reduce, the time of the "
+        "step, the share of the step in which a rank computes, and the speed-up over one rank.",
         (
             Given("size", "gradients of a rank", "size", "MB", (700, 200, 350, 500, 1000, 1400)),
             Given("compute", "forward and backward pass", "time", "ms", (125, 60, 80, 150, 200, 240)),
@@ -81,9 +83,9 @@ SHEETS = (
     ),
     Sheet(
         "C.4",
-        "An all-reduce over all ranks on a flat network, each rank sending and receiving at once. Give for each size the "
-        "time of a ring, of a binomial tree (reduce, then broadcast) and of recursive halving and doubling, and the "
-        "bytes that each rank of the ring sends.",
+        "An all-reduce over all ranks on a flat network, each rank sending and receiving at once. Give for each "
+        "size the time of a ring, of a binomial tree (reduce, then broadcast) and of recursive halving and "
+        "doubling, and the bytes that each rank of the ring sends.",
         (Given("ranks", "ranks", "count", "", RANKS), LATENCY, BANDWIDTH),
         (Input("size", "buffer of a rank", "size", "MB", (
             (1, 10, 17, 50, 100, 500, 1000), (0.1, 1, 5, 20, 80, 320, 640), (0.5, 2, 8, 30, 120, 240, 960),
@@ -107,10 +109,10 @@ SHEETS = (
     ),
     Sheet(
         "C.11",
-        "All workers push dense gradients to a parameter server of several shards and pull the sum, one after the other; "
-        "each shard has one link of the given bandwidth, and latency does not count. Give for each number of shards the "
-        "time of the server, that of a ring all-reduce over the workers, the quotient of the two, and the density of "
-        "sparse gradients below which the server is faster, with an index as long as a value.",
+        "All workers push dense gradients to a parameter server of several shards and pull the sum, one after the "
+        "other; each shard has one link of the given bandwidth, and latency does not count. Give for each number "
+        "of shards the time of the server, that of a ring all-reduce over the workers, the quotient of the two, "
+        "and the density of sparse gradients below which the server is faster, with an index as long as a value.",
         (
             Given("workers", "workers", "count", "", (256, 288, 320, 384, 512)),
             Given("size", "dense gradients", "size", "MB", (700, 200, 400, 500, 1000, 1400)),
@@ -140,10 +142,10 @@ SHEETS = (
     ),
     Sheet(
         "C.17",
-        "A transformer layer whose feed-forward block is four times as wide as its hidden size is split over ranks, with "
-        "ring all-reduces of activations in 16 bits in the forward and the backward pass. Give for each number of ranks "
-        "the bytes that a rank sends for a layer, those of all layers, and the time of sending over the time of the "
-        "layer's matrix products, without the core of attention.",
+        "A transformer layer whose feed-forward block is four times as wide as its hidden size is split over "
+        "ranks, with ring all-reduces of activations in 16 bits in the forward and the backward pass. Give for "
+        "each number of ranks the bytes that a rank sends for a layer, those of all layers, and the time of "
+        "sending over the time of the layer's matrix products, without the core of attention.",
         (
             Given("hidden", "hidden size", "count", "", (12288, 4096, 8192, 16384)),
             Given("seq", "tokens of a sequence", "count", "", (2048, 1024, 4096, 8192)),
@@ -169,9 +171,10 @@ SHEETS = (
     ),
     Sheet(
         "C.18",
-        "An all-reduce over nodes of several ranks, each with an adapter of its own, in two ways: rings rotated over all "
-        "adapters, whose hops between nodes are the slowest, and a hierarchy that reduces and scatters in a ring inside a "
-        "node, sums the shards over the nodes in rings, and gathers in a ring inside the node. Give for each number of nodes both times and the gain of the hierarchy.",
+        "An all-reduce over nodes of several ranks, each with an adapter of its own, in two ways: rings rotated "
+        "over all adapters, whose hops between nodes are the slowest, and a hierarchy that reduces and scatters in "
+        "a ring inside a node, sums the shards over the nodes in rings, and gathers in a ring inside the node. "
+        "Give for each number of nodes both times and the gain of the hierarchy.",
         (
             Given("node", "ranks of a node", "count", "", (8, 4)),
             Given("size", "buffer of a rank", "size", "MB", (700, 200, 350, 500, 1000)),

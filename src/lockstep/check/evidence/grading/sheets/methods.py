@@ -42,9 +42,9 @@ def _variance(rate: float, curvature: float, noise: float, batch: float) -> floa
 SHEETS = (
     Sheet(
         "C.3",
-        "Descent on a quadratic uses gradients that are a constant number of updates old, with the constant step that is "
-        "best for this delay. Give for each delay the updates until the distance in the slowest direction is the target "
-        "share of the first one, in the long run's rate, and these over the updates without delay.",
+        "Descent on a quadratic uses gradients that are a constant number of updates old, with the constant step "
+        "that is best for this delay. Give for each delay the updates until the distance in the slowest direction "
+        "is the target share of the first one, in the long run's rate, and these over the updates without delay.",
         (
             Given("condition", "condition number", "number", "", (100, 20, 40, 60, 150)),
             Given("target", "distance to reach, over the first", "number", "", (1e-4, 1e-2, 1e-3, 1e-5)),
@@ -73,16 +73,18 @@ SHEETS = (
     ),
     Sheet(
         "C.6",
-        "Gradients in 32 bits are cut to their largest entries, which are sent with indices of 32 bits. As every rank has "
-        "other entries, they are gathered: in a ring each rank sends what it has received on, to all others. Give for "
-        "each share of entries that is kept the bytes of one rank's entries, the factor by which they are fewer than the "
-        "dense gradients, the bytes that a rank sends in the all-gather, and those of a dense ring all-reduce over them.",
+        "Gradients in 32 bits are cut to their largest entries, which are sent with indices of 32 bits. As every "
+        "rank has other entries, they are gathered: in a ring each rank sends what it has received on, to all "
+        "others. Give for each share of entries that is kept the bytes of one rank's entries, the factor by which "
+        "they are fewer than the dense gradients, the bytes that a rank sends in the all-gather, and those of a "
+        "dense ring all-reduce over them.",
         (
             Given("elements", "entries of the gradients", "count", "", (175e6, 50e6, 100e6, 125e6, 250e6)),
             Given("ranks", "ranks", "count", "", (32, 8, 12, 16, 24, 64)),
         ),
         (Input("kept", "share of the entries that is kept", "share", "", (
-            (0.001, 0.01, 0.05, 0.1, 0.25), (0.002, 0.005, 0.02, 0.04, 0.2)), ("density", "kept share", "ratio", "k")),),
+            (0.001, 0.01, 0.05, 0.1, 0.25), (0.002, 0.005, 0.02, 0.04, 0.2)),
+               ("density", "kept share", "ratio", "k")),),
         (
             Answer("payload", "bytes of one rank's entries", "size", "MB", _kept_B,
                    ("payload", "message", "bytes", "compressed")),
@@ -104,8 +106,9 @@ SHEETS = (
     ),
     Sheet(
         "C.7",
-        "Workers average their parameters after every K steps. Reaching the target takes 1 + c (K - 1) times the steps of "
-        "K = 1. Give for each K the steps, the time of the run, and the share of it in which workers compute.",
+        "Workers average their parameters after every K steps. Reaching the target takes 1 + c (K - 1) times the "
+        "steps of K = 1. Give for each K the steps, the time of the run, and the share of it in which workers "
+        "compute.",
         (
             Given("steps", "steps for K = 1", "count", "", (1000, 400, 600, 2000, 5000)),
             Given("compute", "computing of a step", "time", "ms", (50, 20, 40, 80, 120)),
@@ -125,7 +128,8 @@ SHEETS = (
                    lambda compute, needed, run: needed * compute / run, ("computing", "compute share", "efficiency")),
         ),
         (
-            Slip("K for K - 1 in the penalty", {"needed": lambda steps, penalty, period: steps * (1 + penalty * period)}),
+            Slip("K for K - 1 in the penalty", {
+                "needed": lambda steps, penalty, period: steps * (1 + penalty * period)}),
             Slip("the penalty forgotten: as many steps for every K", {"needed": lambda steps: steps}),
             Slip("an exchange after every step", {
                 "run": lambda needed, compute, exchange: run_s(needed, 1, compute, exchange)}),
@@ -133,8 +137,9 @@ SHEETS = (
     ),
     Sheet(
         "C.9",
-        "Gradients follow a normal law of mean 0. They are multiplied by a loss scale and rounded to fp16, subnormal "
-        "numbers included. Give for each scale 2^power the share that becomes zero, that is subnormal, and that overflows.",
+        "Gradients follow a normal law of mean 0. They are multiplied by a loss scale and rounded to fp16, "
+        "subnormal numbers included. Give for each scale 2^power the share that becomes zero, that is subnormal, "
+        "and that overflows.",
         (Given("deviation", "standard deviation of the gradients", "number", "", (1e-4, 2e-5, 5e-5, 2e-4, 5e-4)),),
         (Input("power", "power of two of the loss scale", "count", "", (
             (0, 2, 4, 8, 28, 29, 30), (0, 1, 3, 6, 27, 29, 31)), ("power", "log2 scale", "exponent")),),
@@ -156,9 +161,9 @@ SHEETS = (
     ),
     Sheet(
         "C.13",
-        "Descent on a quadratic of curvature L uses gradients of a constant age. Give for each delay the largest stable "
-        "step times L, that of updates weighted by 1 / (1 + delay), and the limit of the plain step over the one without "
-        "delay.",
+        "Descent on a quadratic of curvature L uses gradients of a constant age. Give for each delay the largest "
+        "stable step times L, that of updates weighted by 1 / (1 + delay), and the limit of the plain step over "
+        "the one without delay.",
         (Given("curvature", "L", "number", "", (1, 2, 4, 5, 8)),),
         (Input("delay", "delay in updates", "count", "", ((0, 1, 2, 5, 10, 20), (0, 1, 3, 4, 8, 15)),
                ("delay", "tau", "staleness")),),
@@ -176,15 +181,16 @@ SHEETS = (
                 "edge": lambda delay: 2 * math.sin(math.pi / (4 * delay)) if delay else 2.0}),
             Slip("pi / 2 over the delay: the limit of long delays", {
                 "edge": lambda delay: math.pi / 2 / (delay + 0.5)}),
-            Slip("degrees for radians", {"edge": lambda delay: 2 * math.sin(math.radians(math.pi / (2 * (2 * delay + 1))))}),
+            Slip("degrees for radians", {
+                "edge": lambda delay: 2 * math.sin(math.radians(math.pi / (2 * (2 * delay + 1))))}),
             Slip("the weight delay for 1 + delay", {"weighted": lambda delay, edge: delay * edge}),
         ),
     ),
     Sheet(
         "C.15",
-        "Descent on lambda w^2 / 2 with noisy gradients: the noise of one example has the given deviation, and a batch of "
-        "k averages k of them. Give for each k the learning rate of the linear and of the square-root rule, and the mean "
-        "square of w in the long run under each.",
+        "Descent on lambda w^2 / 2 with noisy gradients: the noise of one example has the given deviation, and a "
+        "batch of k averages k of them. Give for each k the learning rate of the linear and of the square-root "
+        "rule, and the mean square of w in the long run under each.",
         (
             Given("rate", "learning rate at batch 1", "number", "", (0.02, 0.004, 0.005, 0.008, 0.012)),
             Given("curvature", "lambda", "number", "", (1, 0.5, 0.8, 1.25, 1.5)),
@@ -211,7 +217,8 @@ SHEETS = (
             Slip("a s^2 / (2 B lambda): the step taken for small", {
                 "linear_square": lambda linear_rate, curvature, noise, batch: linear_rate * noise**2
                 / batch / (2 * curvature),
-                "root_square": lambda root_rate, curvature, noise, batch: root_rate * noise**2 / batch / (2 * curvature)}),
+                "root_square": lambda root_rate, curvature, noise, batch: root_rate * noise**2
+                / batch / (2 * curvature)}),
             Slip("the deviation of the noise not squared", {
                 "linear_square": lambda linear_rate, curvature, noise, batch: _variance(
                     linear_rate, curvature, math.sqrt(noise), batch),
@@ -224,10 +231,11 @@ SHEETS = (
     ),
     Sheet(
         "C.16",
-        "Three ways to a target: synchronous, with an exchange after every step; without waiting, where a step takes the "
-        "mean time of a worker and half an exchange but more steps are needed; and local with K steps between exchanges "
-        "and 1 + c (K - 1) times the steps. The slowest worker of a synchronous or local step takes longer than the mean "
-        "by the given factor. Give for each time of an exchange the time of a run in each way.",
+        "Three ways to a target: synchronous, with an exchange after every step; without waiting, where a step "
+        "takes the mean time of a worker and half an exchange but more steps are needed; and local with K steps "
+        "between exchanges and 1 + c (K - 1) times the steps. The slowest worker of a synchronous or local step "
+        "takes longer than the mean by the given factor. Give for each time of an exchange the time of a run in "
+        "each way.",
         (
             Given("steps", "synchronous steps to the target", "count", "", (1000, 400, 600, 2000)),
             Given("mean", "mean computing of a step", "time", "ms", (50, 30, 80, 120)),
@@ -264,7 +272,8 @@ SHEETS = (
                 "local": lambda steps, mean, slowest, exchange, period, penalty: run_s(
                     steps * (1 + penalty * period), period, mean * slowest, exchange)}),
             Slip("the penalty forgotten", {
-                "local": lambda steps, mean, slowest, exchange, period: run_s(steps, period, mean * slowest, exchange)}),
+                "local": lambda steps, mean, slowest, exchange, period: run_s(
+                    steps, period, mean * slowest, exchange)}),
         ),
     ),
 )  # fmt: skip

@@ -13,9 +13,9 @@ SHEETS = (
     Sheet(
         "C.14",
         "Nodes fail on their own, at times with an exponential law; a failure of any ends the work since the last "
-        "checkpoint, and a restart takes no time. Give for each number of nodes the mean time between failures of the "
-        "job, Young's interval between checkpoints, the interval with the least overhead, and the overhead of that "
-        "interval: wall time over useful work, minus 1.",
+        "checkpoint, and a restart takes no time. Give for each number of nodes the mean time between failures of "
+        "the job, Young's interval between checkpoints, the interval with the least overhead, and the overhead of "
+        "that interval: wall time over useful work, minus 1.",
         (
             Given("node_mtbf", "mean time between failures of a node", "time", "d", (1826, 365, 730, 1095, 2555)),
             Given("write", "time to write a checkpoint", "time", "min", (5, 2, 3, 8, 12)),
@@ -25,17 +25,18 @@ SHEETS = (
         (
             Answer("mtbf", "mean time between failures of the job", "time", "h",
                    lambda node_mtbf, nodes: node_mtbf / nodes, ("mtbf", "m")),
-            Answer("young", "Young's interval", "time", "min", lambda write, mtbf: young_s(write, mtbf),
+            Answer("young", "Young's interval", "time", "min", lambda write, mtbf: float(young_s(write, mtbf)),
                    ("young", "young interval")),
-            Answer("best", "interval with the least overhead", "time", "min", lambda write, mtbf: exact_s(write, mtbf),
-                   ("best", "optimum", "exact", "best interval")),
+            Answer("best", "interval with the least overhead", "time", "min",
+                   lambda write, mtbf: float(exact_s(write, mtbf)), ("best", "optimum", "exact", "best interval")),
             Answer("overhead", "overhead of that interval", "share", "",
-                   lambda best, write, mtbf: overhead_frac(best, write, mtbf), ("overhead",)),
+                   lambda best, write, mtbf: float(overhead_frac(best, write, mtbf)), ("overhead",)),
         ),
         (
-            Slip("the failures of all nodes forgotten: the mean time of one node", {"mtbf": lambda node_mtbf: node_mtbf}),
+            Slip("the failures of all nodes forgotten: the mean time of one node", {
+                "mtbf": lambda node_mtbf: node_mtbf}),
             Slip("the overhead to first order: writes and half an interval for each failure", {
-                "overhead": lambda best, write, mtbf: first_order_overhead_frac(best, write, mtbf)}),
+                "overhead": lambda best, write, mtbf: float(first_order_overhead_frac(best, write, mtbf))}),
             Slip("the overhead of writes alone, without lost work", {"overhead": lambda best, write: write / best}),
             Slip("the overhead of lost work alone, without writes", {"overhead": lambda best, mtbf: best / 2 / mtbf}),
             Slip("a whole interval lost for each failure instead of half", {
@@ -43,13 +44,14 @@ SHEETS = (
             Slip("Young's interval for the best one", {"best": lambda young: young}),
             Slip("the interval less the time of a write, or that time more", {
                 "young": lambda write, mtbf: math.sqrt(2 * write * mtbf) - write,
-                "best": lambda write, mtbf: exact_s(write, mtbf) + write}),
+                "best": lambda write, mtbf: float(exact_s(write, mtbf)) + write}),
         ),
     ),
     Sheet(
         "C.20",
-        "A dense model trains on so many tokens, at 6 FLOPs for each parameter and token. Give for each model FLOPs "
-        "utilisation the days of the run, its GPU hours, its price, and the time of a step of the given batch.",
+        "A dense model trains on so many tokens, at 6 FLOPs for each parameter and token. Give for each model "
+        "FLOPs utilisation the days of the run, its GPU hours, its price, and the time of a step of the given "
+        "batch.",
         (
             Given("parameters", "parameters", "count", "", (70e9, 7e9, 13e9, 30e9, 40e9)),
             Given("tokens", "tokens of the run", "count", "", (2e12, 3e11, 5e11, 1e12, 1.5e12)),

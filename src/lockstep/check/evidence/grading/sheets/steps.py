@@ -28,7 +28,7 @@ def _bucket_s(size: float, layers: float, per_bucket: float, ranks: float, laten
 def _through_s(
     layers: float, layer: float, size: float, ranks: float, per_bucket: float, bucket: float
 ) -> float:  # fmt: skip
-    """Seconds until the last bucket is through, each of which takes `bucket`: on a link without latency that does so."""
+    """Seconds until the last bucket is through, each of which takes `bucket`: on a link without latency."""
     rate_Bps = _bucket_s(size, layers, per_bucket, ranks, 0.0, 1.0) / bucket
     return scaling.overlapped_s(whole(layers), layer, size, whole(ranks), 0.0, rate_Bps, whole(per_bucket))
 
@@ -38,9 +38,9 @@ MOST = 150
 SHEETS = (
     Sheet(
         "C.2",
-        "The times of all workers for a step are drawn anew from one log-normal law, and all wait for the slowest. Give "
-        "for each coefficient of variation the expected time of the slowest worker, and the share of that time in which "
-        "a worker computes on average.",
+        "The times of all workers for a step are drawn anew from one log-normal law, and all wait for the slowest. "
+        "Give for each coefficient of variation the expected time of the slowest worker, and the share of that "
+        "time in which a worker computes on average.",
         (
             Given("workers", "workers", "count", "", (256, 16, 32, 64, 128, 512)),
             Given("mean", "mean time of a worker", "time", "ms", (50, 40, 80, 120, 200)),
@@ -68,16 +68,17 @@ SHEETS = (
     ),
     Sheet(
         "C.5",
-        "A pipeline of equal stages runs 1F1B; a message takes no time. Give for each number of micro-batches the share "
-        "of a step in which a stage waits, the time of the step, and the micro-batches whose activations the first stage "
-        "holds at most.",
+        "A pipeline of equal stages runs 1F1B; a message takes no time. Give for each number of micro-batches the "
+        "share of a step in which a stage waits, the time of the step, and the micro-batches whose activations the "
+        "first stage holds at most.",
         (
             Given("stages", "stages", "count", "", (8, 4, 6, 10, 12)),
             Given("forward", "forward pass of a micro-batch on a stage", "time", "ms", (10, 4, 6, 15, 25)),
             Given("backward", "backward pass of a micro-batch on a stage", "time", "ms", (20, 9, 14, 26, 32)),
         ),
         (Input("microbatches", "micro-batches", "count", "", (
-            (1, 2, 4, 8, 16, 32, 63), (2, 3, 6, 12, 24, 48), (4, 5, 10, 20, 40, 60)), ("m", "microbatches", "micro batches")),),
+            (1, 2, 4, 8, 16, 32, 63), (2, 3, 6, 12, 24, 48), (4, 5, 10, 20, 40, 60)),
+            ("m", "microbatches", "micro batches")),),
         (
             Answer("bubble", "share of a step in which a stage waits", "share", "",
                    lambda stages, microbatches: 1 - pipelines.busy_frac(stages, microbatches, 1),
@@ -97,10 +98,12 @@ SHEETS = (
                 "step": lambda microbatches, forward, backward: microbatches * (forward + backward)}),
             Slip("p for p - 1 in the bubble, over m + p", {
                 "bubble": lambda stages, microbatches: stages / (microbatches + stages),
-                "step": lambda stages, microbatches, forward, backward: (microbatches + stages) * (forward + backward)}),
+                "step": lambda stages, microbatches, forward, backward: (microbatches + stages)
+                * (forward + backward)}),
             Slip("m + p for m + p - 1", {
                 "bubble": lambda stages, microbatches: (stages - 1) / (microbatches + stages),
-                "step": lambda stages, microbatches, forward, backward: (microbatches + stages) * (forward + backward)}),
+                "step": lambda stages, microbatches, forward, backward: (microbatches + stages)
+                * (forward + backward)}),
             Slip("all micro-batches held, as GPipe does", {"held": lambda microbatches: microbatches}),
             Slip("as many held as there are stages, also where there are fewer micro-batches", {
                 "held": lambda stages: stages}),
@@ -108,8 +111,9 @@ SHEETS = (
     ),
     Sheet(
         "C.8",
-        "A batch is split over workers of different speeds, once in equal shares and once so that all end together. Give "
-        "for each worker its time with an equal share, its samples in the balanced split, and its time with these.",
+        "A batch is split over workers of different speeds, once in equal shares and once so that all end "
+        "together. Give for each worker its time with an equal share, its samples in the balanced split, and its "
+        "time with these.",
         (Given("batch", "samples of the batch", "count", "", (20000, 12000, 16000, 24000, 32000)),),
         (
             Input("worker", "worker", "count", "", (tuple(range(1, 9)), tuple(range(1, 7)), tuple(range(1, 11))),
@@ -141,9 +145,9 @@ SHEETS = (
     ),
     Sheet(
         "C.10",
-        "The backward pass of equal layers hands their gradients to a ring all-reduce bucket by bucket; one bucket is "
-        "under way at a time, beside the computing. Give for each number of layers in a bucket the time of one bucket, "
-        "the time until the last is through, and the part of it that lies after the computing.",
+        "The backward pass of equal layers hands their gradients to a ring all-reduce bucket by bucket; one bucket "
+        "is under way at a time, beside the computing. Give for each number of layers in a bucket the time of one "
+        "bucket, the time until the last is through, and the part of it that lies after the computing.",
         (
             Given("layers", "layers", "count", "", (96, 48)),
             Given("layer", "backward pass of a layer", "time", "ms", (5, 2, 3, 8)),
