@@ -84,8 +84,8 @@ Shape = Callable[[float], float]
 OF_A_COUNT: tuple[tuple[Shape, float, str], ...] = (
     (lambda n: n, 1.0, "{it} times {n}: the total of all for a single one"),
     (lambda n: 1 / n, 1.0, "{it} over {n}: that of one for all, per rank for the total"),
-    (lambda n: n / (n - 1), 0.5, "{n} for {n} - 1 in {it}"),
-    (lambda n: (n - 1) / n, 0.5, "{n} - 1 for {n} in {it}"),
+    (lambda n: n / (n - 1), 0.5, "{n} for {n} - 1 in {it}, n for n - 1"),
+    (lambda n: (n - 1) / n, 0.5, "{n} - 1 for {n} in {it}, n - 1 for n"),
     (lambda n: n - 1, 1.5, "{it} times {n} - 1"),
     (lambda n: 1 / (n - 1), 1.0, "a factor of {n} - 1 forgotten in {it}: one round for all"),
     (lambda n: (n + 1) / n, 2.0, "{n} + 1 for {n} in {it}"),
@@ -103,7 +103,9 @@ OF_A_COUNT: tuple[tuple[Shape, float, str], ...] = (
 """What a factor is of a count n, cost, words."""
 OF_GIVEN_COUNTS = (0.125, 0.25, 0.5, 2.0, 4.0, 8.0, 1e-3, 1e3)
 """Factors by which a count that is given is mistaken: nodes for ranks, directions, prefixes."""
-OF_GIVENS = 1.0
+GIVEN, LIKELY = 0.6, 2.0
+"""What a change of a given number costs more, and up to which cost it is looked for."""
+OF_GIVENS = {"time": 1.0, "size": 0.5, "bandwidth": 0.5}
 """Cost up to which a factor that depends on a count is looked for in what is given."""
 TAKES_COUNTS = ("time", "size", "bandwidth", "number", "share")
 
@@ -123,15 +125,17 @@ def _to(constant: float) -> Change:
 
 def ways(column: Column, counts: tuple[Column, ...]) -> Iterator[Way]:
     """All the ways for a quantity; `counts` are what the sheet counts."""
-    extra = 0.0 if isinstance(column, Answer) else 0.6
+    answer = isinstance(column, Answer)
+    extra, most = (0.0, math.inf) if answer else (GIVEN, LIKELY)
     for factor, kinds, cost, words in FACTORS:
-        if column.kind in kinds and (column.kind != "count" or isinstance(column, Answer) or factor in OF_GIVEN_COUNTS):
+        if column.kind in kinds and cost <= most and (answer or column.kind != "count" or factor in OF_GIVEN_COUNTS):
             yield Way(words, scaled(factor), cost + extra)
     if column.kind in TAKES_COUNTS:
+        most = math.inf if answer else OF_GIVENS.get(column.kind, 0.0)
         for one in counts:
             for shape, cost, words in OF_A_COUNT:
-                if isinstance(column, Answer) or cost <= OF_GIVENS:
-                    yield Way(words.replace("{n}", one.name), _by_count(one.name, shape), cost + extra)
+                if cost <= most:
+                    yield Way(words.replace("{n}", one.spoken), _by_count(one.name, shape), cost + extra)
     yield from _of_answers(column) if isinstance(column, Answer) else _of_givens(column)
 
 
@@ -157,8 +161,8 @@ def _of_givens(column: Column) -> Iterator[Way]:
         yield Way("1 less {it} for {it}", lambda value, others: 1 - value, 1.5)
         yield Way("{it} forgotten: 0 for it", _to(0.0), 0.3)
     if column.kind == "count":
-        yield Way("{it} - 1 for {it}", lambda value, others: value - 1, 0.5)
-        yield Way("{it} for {it} - 1: one too many", lambda value, others: value + 1, 0.7)
+        yield Way("{it} - 1 for {it}, n - 1 for n", lambda value, others: value - 1, 0.5)
+        yield Way("{it} for {it} - 1, n for n - 1: one too many", lambda value, others: value + 1, 0.7)
         yield Way("{it} taken for the next smaller power of 2", _power_of_two, 0.8)
         yield Way("{it} forgotten: 1 for it", _to(1.0), 1.0)
     if column.kind == "number":

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lockstep.base.types.arrays import Array
-from lockstep.check.evidence.grading.mistakes import DECISIVE, Mistake, mistakes, named
+from lockstep.check.evidence.grading.mistakes import DECISIVE, Mistake, mistakes
 from lockstep.check.evidence.grading.sheet import Answer, Drawn, Table
 
 MOST, LEAST = 12.0, 5e-4
@@ -169,7 +169,7 @@ def _typed(drawn: Drawn, written: Written, left: Mapping[str, Array]) -> Iterato
             wrong = truth.copy()
             wrong[row] = values[row]
             why = typing(column, values[row], truth, row)
-            words = f"one value of {named(column)} typed wrongly: {why}"
+            words = f"one value of {column.spoken} typed wrongly: {why}"
             yield Mistake(words, TYPED, {**drawn.truth, column.name: wrong})
     for row in range(len(drawn.rows)):
         if sum(bool(cells[row]) for cells in left.values()) > 1:
@@ -216,9 +216,9 @@ def _constant(drawn: Drawn, written: Written, left: Mapping[str, Array]) -> Iter
         if off.sum() < 2 or not np.isfinite(factors).all():
             continue
         factor, difference = float(np.median(factors)), float(np.median(more))
-        words = f"every value of {named(column)} is {factor:.4g} times the right one"
+        words = f"every value of {column.spoken} is {factor:.4g} times the right one"
         yield Mistake(words, CONSTANT, {**drawn.truth, column.name: truth * factor})
-        words = f"every value of {named(column)} is {column.shown(abs(difference))} too "
+        words = f"every value of {column.spoken} is {column.shown(abs(difference))} too "
         words += "large" if difference > 0 else "small"
         yield Mistake(words, CONSTANT, {**drawn.truth, column.name: truth + difference})
 

@@ -59,12 +59,7 @@ def _changes(drawn: Drawn) -> Iterator[Mistake]:
         for way in ways(column, tuple(one for one in counted if one.name != column.name)):
             answers = drawn.answers({column.name: way.change})
             spreads = not isinstance(column, Answer)
-            yield Mistake(way.words.replace("{it}", named(column)), way.cost, answers, spreads=spreads)
-
-
-def named(column: Column) -> str:
-    """A quantity in a sentence."""
-    return column.name.replace("_", " ")
+            yield Mistake(way.words.replace("{it}", column.spoken), way.cost, answers, spreads=spreads)
 
 
 def _exchanged_givens(drawn: Drawn) -> Iterator[Mistake]:
@@ -73,10 +68,10 @@ def _exchanged_givens(drawn: Drawn) -> Iterator[Mistake]:
     for one, other in combinations((*sheet.givens, *sheet.inputs), 2):
         if one.kind == other.kind:
             changed = {one.name: _value_of(other.name), other.name: _value_of(one.name)}
-            yield Mistake(f"{named(one)} and {named(other)} exchanged", 1.0, drawn.answers(changed), spreads=True)
+            yield Mistake(f"{one.spoken} and {other.spoken} exchanged", 1.0, drawn.answers(changed), spreads=True)
             for first, second in ((one, other), (other, one)):
                 only = {first.name: _value_of(second.name)}
-                yield Mistake(f"{named(second)} taken for {named(first)}", 2.0, drawn.answers(only), spreads=True)
+                yield Mistake(f"{second.spoken} taken for {first.spoken}", 2.0, drawn.answers(only), spreads=True)
 
 
 def _value_of(name: str) -> Callable[..., float]:
@@ -91,7 +86,7 @@ def _of_the_statement(drawn: Drawn) -> Iterator[Mistake]:
     other = {name: value for name, value in usual.items() if value != drawn.givens[name]}
     for one in drawn.sheet.givens:
         if one.name in other:
-            words = f"the statement's {named(one)}, {one.shown(other[one.name])}, for yours, "
+            words = f"the statement's {one.spoken}, {one.shown(other[one.name])}, for yours, "
             words += one.shown(drawn.givens[one.name])
             changed = {one.name: lambda value, others, n=one.name: other[n]}
             yield Mistake(words, 0.2, drawn.answers(changed), spreads=True)
@@ -119,7 +114,7 @@ def _exchanged_columns(drawn: Drawn) -> Iterator[Mistake]:
         scale = one.factor / other.factor
         truth = dict(drawn.truth)
         truth[one.name], truth[other.name] = truth[other.name] * scale, truth[one.name] / scale
-        yield Mistake(f"the columns {one.name} and {other.name} exchanged", 0.3, truth, moves=True)
+        yield Mistake(f"the columns {one.spoken} and {other.spoken} exchanged", 0.3, truth, moves=True)
         for first, second, factor in ((one, other, scale), (other, one, 1 / scale)):
             copied = {**drawn.truth, first.name: drawn.truth[second.name] * factor}
-            yield Mistake(f"the values of {second.name} in the column {first.name}", 1.5, copied, moves=True)
+            yield Mistake(f"the values of {second.spoken} in the column {first.spoken}", 1.5, copied, moves=True)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from hashlib import sha256
+
 import numpy as np
 
 from lockstep.base.errors import LockstepError
@@ -51,6 +52,11 @@ class Column:
     def header(self) -> str:
         """As it stands over a column."""
         return f"{self.name}_{self.unit}" if self.unit else self.name
+
+    @property
+    def spoken(self) -> str:
+        """Its name in a sentence."""
+        return self.name.replace("_", " ")
 
     def written(self, value: float, digits: int = 4) -> str:
         """A value in SI units as the sheet writes it, without its unit."""
@@ -178,11 +184,13 @@ class Drawn:
 
     def _row(
         self, values: dict[str, object], plain: Values, changed: Mapping[str, Change], laws: Mapping[str, Law]
-    ) -> Values:
+    ) -> dict[str, float]:
+        """Answers of a row, those that are not asked for included."""
+        answers: dict[str, float] = {}
         for one in self.sheet.answers:
-            value = self._value(laws.get(one.name, one.law), values)
-            values[one.name] = _changed(value, plain, changed.get(one.name))
-        return values
+            value = self._value(laws.get(one.name, one.law), values | answers)
+            answers[one.name] = _changed(value, plain, changed.get(one.name))
+        return answers
 
     def _value(self, law: Law, values: Mapping[str, object]) -> float:
         taken = tuple(values[name] for name in _names(law))

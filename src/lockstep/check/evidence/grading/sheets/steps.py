@@ -25,16 +25,18 @@ def _bucket_s(size: float, layers: float, per_bucket: float, ranks: float, laten
     return network.time_s(whole(ranks), size * per_bucket / layers, latency, bandwidth)
 
 
-def _through_s(
-    layers: float, layer: float, size: float, ranks: float, per_bucket: float, bucket: float
-) -> float:  # fmt: skip
-    """Seconds until the last bucket is through, each of which takes `bucket`: on a link without latency."""
+def _through_s(layers: float, layer: float, size: float, ranks: float, per_bucket: float, bucket: float) -> float:
+    """Seconds until the last bucket is through, each of which takes `bucket`: on a link without latency.
+
+    The layers of a bucket are handed over together, so that they count as one.
+    """
     rate_Bps = _bucket_s(size, layers, per_bucket, ranks, 0.0, 1.0) / bucket
-    return scaling.overlapped_s(whole(layers), layer, size, whole(ranks), 0.0, rate_Bps, whole(per_bucket))
+    buckets = whole(layers / per_bucket, MOST)
+    return scaling.overlapped_s(buckets, per_bucket * layer, size, whole(ranks), 0.0, rate_Bps, 1)
 
 
 MOST = 150
-"""Stages and micro-batches that are played."""
+"""Stages, micro-batches and buckets that are played."""
 SHEETS = (
     Sheet(
         "C.2",
