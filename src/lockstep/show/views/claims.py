@@ -93,6 +93,7 @@ def _end(found: Claims, out: Console) -> None:
 def _card(one: Decided, out: Console) -> None:
     """An item: what it says, the verdict and why, the true form, the numbers."""
     from lockstep.check.evidence.claims.shelf import errata_of
+    from lockstep.check.evidence.grading.sheets import SHEETS
 
     entry = one.entry
     out.print(headline(one))
@@ -112,6 +113,8 @@ def _card(one: Decided, out: Console) -> None:
         lines.append(("errata", f"{len(errata)}: lockstep claims --errata {entry.id}"))
     if one.found is None and entry.every_check():
         lines.append(("decide", f"lockstep claims {entry.id} --run  ({one.seconds:.1f} s)"))
+    if entry.id in SHEETS:
+        lines.append(("table", f"lockstep claims {entry.id} --seed 7"))
     if has_picture(entry):
         lines.append(("picture", f"lockstep claims {entry.id} --plot {entry.id.replace('.', '').lower()}.svg"))
     out.print()

@@ -21,6 +21,8 @@ TOLERANCE_FRAC = 0.01
 SAME_ROW_FRAC = 5e-3
 ROUNDED = 0.00051
 """Half of the third decimal: a share that is written with three of them is right to it."""
+NOTHING = 1e-6
+"""A share that nobody tells from none."""
 Given = str | Path | Sequence[Mapping[str, object]]
 
 
@@ -194,7 +196,7 @@ def _off(column: Column, drawn: Drawn, written: Written, tolerance_frac: float) 
     apart = np.abs(values - truth)
     near = apart <= tolerance_frac * np.abs(truth) + 1e-12
     if column.kind == "share":
-        near |= (apart <= 1.001 * halves) & (halves <= ROUNDED)
+        near |= ((apart <= 1.001 * halves) & (halves <= ROUNDED)) | (apart <= NOTHING)
     return np.asarray(~near & ~np.isnan(values))
 
 
