@@ -25,7 +25,7 @@ COLUMN = Option(
     panel=_SHEET,
     repeated=True,
 )
-TOLERANCE = Option("SHARE", "Largest relative difference of a right value.", panel=_SHEET, default="1%")
+TOLERANCE = Option("FRAC", "Largest relative difference of a right value.", panel=_SHEET, default="1%")
 HANDOUT = Option("FILE", "Write the sheet of an exercise as Markdown, with --seed those of a student.", panel=_SHEET)
 SOLUTIONS = "Fill in the answers of the sheet."
 MOST_TOLERANCE = 0.5
