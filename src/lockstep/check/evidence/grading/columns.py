@@ -104,7 +104,7 @@ def _fit(column: Input | Answer, title: str) -> tuple[int, str]:
     base, unit = _split(column, title)
     said = _words(base)
     best = 0
-    for name in (column.name, *column.words):
+    for name in (column.name, *column.words, column.what):
         own = _words(name)
         plain, bare = said - FILLERS, own - FILLERS or own
         if said == own or base.strip() == name:

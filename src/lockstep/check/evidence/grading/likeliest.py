@@ -32,6 +32,8 @@ NEAR = 1.5
 """Costs that are not told apart."""
 EXACT_DIGITS = 3
 MOST_NAMED = 3
+ENOUGH = 0.5
+"""Share of the wrong cells of its columns that a mistake must explain to be named."""
 TYPING = (
     (10.0, "the decimal point one place too far right"), (0.1, "the decimal point one place too far left"),
     (100.0, "the decimal point two places off"), (0.01, "the decimal point two places off"),
@@ -111,11 +113,15 @@ def _best(
             chosen += [name] if other < plain else []
             if one.spreads and other >= plain and not np.allclose(one.answers[name], drawn.truth[name], equal_nan=True):
                 total += MISSED
+        if one.of and one.of not in chosen:
+            total += 2 * MISSED
         if chosen:
             ranked.append((total, place, one, tuple(chosen)))
     ranked.sort(key=lambda each: each[:2])
     for total, _, one, columns in ranked:
-        if explained := _explained(one, written, left, columns, tolerance_frac):
+        explained = _explained(one, written, left, columns, tolerance_frac)
+        wrong = sum(int(left[name].sum()) for name in {name for name, _ in explained})
+        if explained and len(explained) >= ENOUGH * wrong:
             also = _also(ranked, total, one, explained, written, left, tolerance_frac)
             return _told(one, columns, explained, left, also)
     return None

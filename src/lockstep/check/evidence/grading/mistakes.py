@@ -32,6 +32,8 @@ class Mistake:
     """Whether right values stand in wrong places."""
     spreads: bool = False
     """Whether it lies in what is given, so that all columns that depend on that should have it."""
+    of: str = ""
+    """The answer that is changed, whose own column should have it."""
 
 
 def mistakes(drawn: Drawn) -> Iterator[Mistake]:
@@ -59,7 +61,13 @@ def _changes(drawn: Drawn) -> Iterator[Mistake]:
         for way in ways(column, tuple(one for one in counted if one.name != column.name)):
             answers = drawn.answers({column.name: way.change})
             spreads = not isinstance(column, Answer)
-            yield Mistake(way.words.replace("{it}", column.spoken), way.cost, answers, spreads=spreads)
+            yield Mistake(
+                way.words.replace("{it}", column.spoken),
+                way.cost,
+                answers,
+                spreads=spreads,
+                of="" if spreads else column.name,
+            )
 
 
 def _exchanged_givens(drawn: Drawn) -> Iterator[Mistake]:
@@ -114,7 +122,7 @@ def _exchanged_columns(drawn: Drawn) -> Iterator[Mistake]:
         scale = one.factor / other.factor
         truth = dict(drawn.truth)
         truth[one.name], truth[other.name] = truth[other.name] * scale, truth[one.name] / scale
-        yield Mistake(f"the columns {one.spoken} and {other.spoken} exchanged", 0.3, truth, moves=True)
+        yield Mistake(f"the columns {one.spoken} and {other.spoken} exchanged", 0.3, truth, moves=True, spreads=True)
         for first, second, factor in ((one, other, scale), (other, one, 1 / scale)):
             copied = {**drawn.truth, first.name: drawn.truth[second.name] * factor}
-            yield Mistake(f"the values of {second.spoken} in the column {first.spoken}", 1.5, copied, moves=True)
+            yield Mistake(f"the values of {second.spoken} in the column {first.spoken}", 1.0, copied, moves=True)

@@ -75,6 +75,8 @@ SHEETS = (
         (
             Slip("the all-reduce hidden behind the computing: the larger of the two for their sum",
                  {"step": lambda compute, all_reduce: max(compute, all_reduce)}),
+            Slip("the whole buffer in every round of the ring instead of a part", {
+                "all_reduce": lambda ranks, size, latency, bandwidth: 2 * (ranks - 1) * (latency + size / bandwidth)}),
             Slip("one latency for all rounds of the ring",
                  {"all_reduce": lambda ranks, size, latency, bandwidth: latency + _ring_s(ranks, size, 0, bandwidth)}),
             Slip("the computing divided by the ranks: strong scaling for weak scaling",
@@ -99,6 +101,9 @@ SHEETS = (
                    ("sent", "sent by rank", "bytes sent", "volume")),
         ),
         (
+            Slip("the whole buffer in every round instead of a part", {
+                "ring": lambda ranks, size, latency, bandwidth: 2 * (ranks - 1) * (latency + size / bandwidth),
+                "halving": _tree_s, "sent": lambda ranks, size: 2 * (ranks - 1) * size}),
             Slip("one latency for all rounds", {
                 name: lambda ranks, size, latency, bandwidth, law=law: latency + law(ranks, size, 0.0, bandwidth)
                 for name, law in (("ring", _ring_s), ("tree", _tree_s), ("halving", _halving_s))
@@ -119,7 +124,7 @@ SHEETS = (
             Given("bandwidth", "bandwidth of a link, one way", "bandwidth", "GB/s", (200, 12.5, 25, 50, 100)),
         ),
         (Input("shards", "shards", "count", "", ((1, 2, 4, 16, 64, 256), (1, 3, 8, 12, 24, 32)),
-               ("s", "servers", "shards")),),
+               ("s", "shard")),),
         (
             Answer("server", "time of the server", "time", "ms",
                    lambda workers, size, bandwidth, shards: network.server_s(
@@ -167,6 +172,15 @@ SHEETS = (
                        whole(hidden), whole(ranks), whole(batch), whole(seq), rate, bandwidth)
                    * layer / _layer_B(hidden, ranks, batch, seq),
                    ("share", "comm over compute", "traffic over computing", "quotient", "ratio")),
+        ),
+        (
+            Slip("whole activations once for each all-reduce, without the 2 (k - 1) / k of a ring", {
+                "layer": lambda hidden, ranks, batch, seq: _layer_B(hidden, ranks, batch, seq)
+                * ranks / (2 * (ranks - 1))}),
+            Slip("products of the forward pass alone", {
+                "share": lambda hidden, ranks, batch, seq, rate, bandwidth, layer: 3 * tensors.product_traffic_frac(
+                    whole(hidden), whole(ranks), whole(batch), whole(seq), rate, bandwidth)
+                * layer / _layer_B(hidden, ranks, batch, seq)}),
         ),
     ),
     Sheet(

@@ -131,6 +131,10 @@ SHEETS = (
             Slip("K for K - 1 in the penalty", {
                 "needed": lambda steps, penalty, period: steps * (1 + penalty * period)}),
             Slip("the penalty forgotten: as many steps for every K", {"needed": lambda steps: steps}),
+            Slip("K exchanges for each average instead of one in K steps", {
+                "run": lambda needed, period, compute, exchange: run_s(needed, 1, compute, exchange * period)}),
+            Slip("the penalty compounded: (1 + c) to the power of K - 1", {
+                "needed": lambda steps, penalty, period: steps * (1 + penalty) ** (period - 1)}),
             Slip("an exchange after every step", {
                 "run": lambda needed, compute, exchange: run_s(needed, 1, compute, exchange)}),
         ),
@@ -219,6 +223,11 @@ SHEETS = (
                 / batch / (2 * curvature),
                 "root_square": lambda root_rate, curvature, noise, batch: root_rate * noise**2
                 / batch / (2 * curvature)}),
+            Slip("1 - a lambda for 2 - a lambda", {
+                "linear_square": lambda linear_rate, curvature, noise, batch: linear_rate * noise**2
+                / (batch * curvature * (1 - linear_rate * curvature)),
+                "root_square": lambda root_rate, curvature, noise, batch: root_rate * noise**2
+                / (batch * curvature * (1 - root_rate * curvature))}),
             Slip("the deviation of the noise not squared", {
                 "linear_square": lambda linear_rate, curvature, noise, batch: _variance(
                     linear_rate, curvature, math.sqrt(noise), batch),

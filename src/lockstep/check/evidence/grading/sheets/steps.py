@@ -106,6 +106,16 @@ SHEETS = (
                 "bubble": lambda stages, microbatches: (stages - 1) / (microbatches + stages),
                 "step": lambda stages, microbatches, forward, backward: (microbatches + stages)
                 * (forward + backward)}),
+            Slip("the warm-up counted twice, before and after: 2 (p - 1) for p - 1", {
+                "bubble": lambda stages, microbatches: 2 * (stages - 1) / (microbatches + 2 * (stages - 1)),
+                "step": lambda stages, microbatches, forward, backward: (microbatches + 2 * (stages - 1))
+                * (forward + backward)}),
+            Slip("the stages one after the other, as without a pipeline", {
+                "bubble": lambda stages: 1 - 1 / stages,
+                "step": lambda stages, microbatches, forward, backward: microbatches * stages * (forward + backward)}),
+            Slip("the warm-up of forward passes alone", {
+                "step": lambda stages, microbatches, forward, backward: microbatches * (forward + backward)
+                + (stages - 1) * forward}),
             Slip("all micro-batches held, as GPipe does", {"held": lambda microbatches: microbatches}),
             Slip("as many held as there are stages, also where there are fewer micro-batches", {
                 "held": lambda stages: stages}),
@@ -175,6 +185,9 @@ SHEETS = (
                 "step": lambda layers, layer, bucket, per_bucket: layers * layer + bucket * layers / per_bucket}),
             Slip("one bucket after the computing, whether or not earlier ones are through", {
                 "step": lambda layers, layer, bucket: layers * layer + bucket}),
+            Slip("the bucket sent once, without the rounds of a ring", {
+                "bucket": lambda size, layers, per_bucket, latency, bandwidth: latency
+                + size * per_bucket / layers / bandwidth}),
             Slip("one latency for all rounds of the ring", {
                 "bucket": lambda size, layers, per_bucket, ranks, latency, bandwidth: latency
                 + _bucket_s(size, layers, per_bucket, ranks, 0.0, bandwidth)}),
