@@ -148,6 +148,7 @@ OUTPUTS: dict[str, tuple[str, Callable[[str, Path], tuple[str, ...]]]] = {
         "o.yaml",
         lambda out, given: ("fit", str(good(given)), "-c", "dgx-a100-40gb", "--level", "node", "-o", out),
     ),
+    "claims --handout": ("o.md", lambda out, _: ("claims", "C.4", "--handout", out)),
     "sweeps export": ("o.csv", lambda out, given: ("sweeps", "export", sweep(given), "-o", out)),
 }  # fmt: skip
 """By option: the name of the file, and a command that writes it; it may make files of its own in another folder."""

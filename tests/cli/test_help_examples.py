@@ -65,6 +65,8 @@ def test_every_help_example_runs(example: str, tmp_path: Path, monkeypatch: pyte
     words = [SHORTER.get(word, word) for word in shlex.split(example)[1:]]
     if "plan.yaml" in words and "-o" not in words:
         run("plan", "llama3-8b", "-c", "dgx-h100:2", "--batch", "64", "--seq", "4096", "-o", "plan.yaml")
+    if "--check" in words:
+        Path("mine.csv").write_text(run("claims", "C.4", "--seed", "7", "--solutions", "--json").json()["sheet"]["csv"])
     answer = run(*words)
     assert answer.code == 0, answer.out + answer.err
     if "--json" in words:

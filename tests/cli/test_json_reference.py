@@ -114,7 +114,13 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "converge --sweep, --seeds": [
         ("converge", "gradient-variance", "--sweep", "trials=200,400", "--seeds", "2"),
     ],
-    "claims": [("claims", "A.5", "--run"), ("claims", "--errata", "A.18"), ("claims", "staleness.mean-delay", "--run")],
+    "claims": [
+        ("claims", "A.5", "--run"),
+        ("claims", "--errata", "A.18"),
+        ("claims", "staleness.mean-delay", "--run"),
+        ("claims", "C.4", "--seed", "7", "--solutions"),
+        ("claims", "C.4", "--seed", "7", "--check", str(EXAMPLES / "ring-and-tree.csv")),
+    ],
     "fit": [("fit", "rows.csv")],
     "reproduce with another run": [("reproduce", "run.csv", "other.csv"), ("reproduce", "run.csv", "run.csv")],
     "calibrate": [("calibrate", "-c", "dgx-h100:4", "--case", str(EXAMPLES / "steps-16.yaml"))],

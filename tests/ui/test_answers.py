@@ -165,7 +165,7 @@ def test_the_layout_screen_shows_the_layout_of_the_plan(more: dict[str, str], cl
 SAFE = {
     "", "A", "B", "C", "D", "E", "F", "FRAC", "G", "ID", "K", "KIND", "KIND=NAME,...", "L", "LAW", "LEVEL", "M",
     "MODEL", "N", "N,N,...", "N-N", "N=FILE,...", "NAME", "NAME=VALUE", "O", "P", "R", "S",
-    "SLOT=WAY,...", "SOFTWARE", "T", "TEXT", "TIME", "V", "W", "W=N,...", "WHAT", "WORD,...", "X", "Z",
+    "SLOT=WAY,...", "SOFTWARE", "T", "TEXT", "THEIRS=OURS", "TIME", "V", "W", "W=N,...", "WHAT", "WORD,...", "X", "Z",
 }  # fmt: skip
 """What a word of an address may stand for: no file that is opened, no folder, no other machine. Edit it on purpose.
 

@@ -1,7 +1,7 @@
 """The verb about what a textbook chapter says: `claims`."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,15 +15,18 @@ from lockstep.show.verbs.words.named import Engine
 from lockstep.show.verbs.words.option import Argument, Option, Switch
 from lockstep.show.verbs.words.quantity import Quantity, Time
 from lockstep.show.verbs.words.question import whole
+from lockstep.show.verbs.words.sheets import CHECK, COLUMN, HANDOUT, SOLUTIONS, TOLERANCE, Answers, Wanted, answered
 
 if TYPE_CHECKING:
     from lockstep.check.evidence.claims.decide import Corrected, Decided, Known
     from lockstep.check.evidence.claims.entry import Entry, Erratum
+    from lockstep.check.evidence.grading.grade import Grade
+    from lockstep.check.evidence.grading.handout import Handout
     from lockstep.learn.lab.facts import Fact
 
 FACT = re.compile(r"[a-z]+\.[a-z0-9-]{2,}")
 """Ids of facts: a group of the lab, and words."""
-LIST, CARD, RUN, ALL, ERRATA = "list", "card", "run", "all", "errata"
+LIST, CARD, RUN, ALL, ERRATA, TABLE = "list", "card", "run", "all", "errata", "table"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -31,7 +34,7 @@ class Claims(Shown):
     """Items of the chapter, facts of the lab and errata that were asked for, with what was found where checks ran."""
 
     asked: str
-    """list, card, run, all or errata."""
+    """list, card, run, all, errata or table."""
     entries: "tuple[Decided, ...]" = ()
     facts: "tuple[Known, ...]" = ()
     errata: "tuple[Corrected, ...]" = ()
@@ -41,6 +44,11 @@ class Claims(Shown):
     """Of the experiments that ran."""
     took_s: float = field(default=0.0, compare=False)
     """Processor seconds of this process and of those that it started, where all items were run."""
+
+    grade: "Grade | None" = None
+    """Of a student's table of an exercise."""
+    sheet: "Handout | None" = None
+    """The table of an exercise that is handed out."""
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -58,6 +66,8 @@ class Claims(Shown):
     @property
     def ok(self) -> bool:
         """Whether the answer is yes: everything as registered and, of items that were asked for and run, true."""
+        if self.grade is not None:
+            return self.grade.ok
         if self.surprises or self.stopped not in ("", CTRL_C):
             return False
         return self.asked != RUN or (
@@ -74,6 +84,7 @@ class Claims(Shown):
         return picked(self, "asked left_out stopped took_s") | {
             "claims": [*plain(self.entries), *plain(self.facts)],
             "errata": plain(self.errata),
+            **{name: plain(one) for name, one in (("grade", self.grade), ("sheet", self.sheet)) if one is not None},
         }
 
 
@@ -89,6 +100,7 @@ ENGINE = Option(
     default="serial",
 )
 STORE = Option("FILE", "File that keeps what --all found as it comes; what is there is not run again.")
+SEED = Option("N", "Random seed of the experiments, 0 when left out; of the table of an exercise the student's number.")
 CLAIM = Argument(
     "ID",
     "Items, such as T5, theorem 5, exercise C.6 or section 9.5 of the guide; a fact of the lab or an erratum by its "
@@ -108,17 +120,24 @@ def claims(
     kind: Annotated[str | None, KIND] = None,
     verdict: Annotated[str | None, VERDICT] = None,
     search: Annotated[str | None, Option("TEXT", "Words that the listed items contain.")] = None,
-    seed: Annotated[Quantity | None, Option("N", "Random seed of the experiments.", default="0")] = None,
+    check: Annotated[Answers | None, CHECK] = None,
+    column: Annotated[Sequence[str], COLUMN] = (),
+    tolerance: Annotated[Quantity | None, TOLERANCE] = None,
+    handout: Annotated[str | Path | None, HANDOUT] = None,
+    solutions: Annotated[bool, Switch(SOLUTIONS, panel="Tables of exercises")] = False,
+    seed: Annotated[Quantity | None, SEED] = None,
     engine: Annotated[str | Engine | None, ENGINE] = None,
     store: Annotated[str | Path | None, STORE] = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Claims:
     """What a textbook chapter on distributed training says, whether it is so, and what decides it.
 
-    Without an id the items are listed; with ids their cards are shown, and `run` runs their checks. `all` runs every
-    item, the cheapest first, as long as `within` allows, and goes on from what the file `store` has. `errata` is the id
-    of an item or of an erratum. `seed`: 0 when left out. The answer does not depend on `engine`. `progress(experiments
-    and deciders done, of)`. Raises BadInput, UnknownName, RunFailed.
+    Without an id the items are listed; with ids their cards are shown, and `run` runs their checks. `all` runs
+    every item, the cheapest first, as long as `within` allows, and goes on from what the file `store` has. `errata`
+    is the id of an item or of an erratum. `check` grades a student's table of an exercise, a file or its rows;
+    `handout` writes the sheet, and `solutions` fills it in. There `seed` is the number of a student with parameters
+    of their own, elsewhere 0 when left out. The answer does not depend on `engine`. `progress(experiments and
+    deciders done, of)`. Raises BadInput, UnknownName, RunFailed.
     """
     from lockstep.base.engines import find_engine, silent
     from lockstep.check.evidence.claims import decide, running
@@ -127,11 +146,14 @@ def claims(
 
     words = " ".join(claim).split()
     runs = run or all or errata is not None
+    student = None if seed is None else whole(seed, "--seed", minimum=0)
+    wanted = Wanted(check, column, tolerance, handout, solutions, student)
+    if wanted.any or (words and student is not None and not runs):
+        return _table(words, wanted, runs)
     _check(bool(words), run, all, within, errata, severity, (kind, verdict, search), seed, engine, runs)
     if store is not None and not all:
         raise BadInput("keeps what --all finds and has no effect without it", "--store")
-    place, report, begun_s = find_engine(engine), progress or silent, running.spent_s()
-    number = 0 if seed is None else whole(seed, "--seed", minimum=0)
+    place, report, begun_s, number = find_engine(engine), progress or silent, running.spent_s(), student or 0
     if errata is not None:
         return Claims(ERRATA, errata=running.correct(_errata_of(errata, severity), number, place, report))
     if all:
@@ -142,6 +164,23 @@ def claims(
     if not words:
         return Claims(LIST, tuple(decide.Decided(one) for one in _listed(kind, verdict, search)))
     return _asked(words, run, number, place, report)
+
+
+def _table(words: list[str], wanted: Wanted, runs: bool) -> Claims:
+    """The table of an exercise, handed out or graded."""
+    from lockstep.check.evidence.claims.entry import Entry
+    from lockstep.check.evidence.grading.grade import Grade
+    from lockstep.check.evidence.grading.sheets import SHEETS
+
+    found = [*dict.fromkeys(_found(words))]
+    if not wanted.any and not any(isinstance(one, Entry) and one.id in SHEETS for one in found):
+        raise BadInput("nothing runs here; add --run, --all or --errata", "--seed")
+    wanted.refuse(found, runs)
+    (entry,) = found
+    if not isinstance(entry, Entry):
+        raise BadInput(f"{entry.id} is no exercise", "ID")
+    answer = answered(wanted, entry)
+    return Claims(TABLE, grade=answer) if isinstance(answer, Grade) else Claims(TABLE, sheet=answer)
 
 
 def _check(

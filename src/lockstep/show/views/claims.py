@@ -12,7 +12,8 @@ from typer import Exit
 
 from lockstep.base.errors import BadInput, Infeasible
 from lockstep.check.evidence.claims.entry import PARTS
-from lockstep.show.verbs.claims import ALL, CARD, ERRATA, LIST, RUN, Claims
+from lockstep.show.verbs.claims import ALL, CARD, ERRATA, LIST, RUN, TABLE, Claims
+from lockstep.show.views.parts.claims_grade import render_table
 from lockstep.show.views.parts.claims_plot import has_picture, plot_claim
 from lockstep.show.views.parts.claims_stream import STYLES, Stream, headline
 from lockstep.show.views.parts.command import Command
@@ -34,7 +35,10 @@ FIRST = ("true", "false", "conditional", "ambiguous", "sound", "undecided")
 
 
 def render(found: Claims, out: Console) -> None:
-    """Prints the list, cards, or errata."""
+    """Prints the list, cards, errata, or the table of an exercise."""
+    if found.asked == TABLE:
+        render_table(found, out)
+        return
     if found.asked in (LIST, ALL):
         _list(found, out)
         return
@@ -89,6 +93,7 @@ def _end(found: Claims, out: Console) -> None:
 def _card(one: Decided, out: Console) -> None:
     """An item: what it says, the verdict and why, the true form, the numbers."""
     from lockstep.check.evidence.claims.shelf import errata_of
+    from lockstep.check.evidence.grading.sheets import SHEETS
 
     entry = one.entry
     out.print(headline(one))
@@ -109,6 +114,8 @@ def _card(one: Decided, out: Console) -> None:
         lines.append(("errata", f"{len(errata)}: lockstep claims --errata {entry.id}"))
     if one.found is None and entry.every_check():
         lines.append(("decide", f"lockstep claims {entry.id} --run  ({one.seconds:.1f} s)"))
+    if entry.id in SHEETS:
+        lines.append(("table", f"lockstep claims {entry.id} --seed 7"))
     if has_picture(entry):
         lines.append(("picture", f"lockstep claims {entry.id} --plot {entry.id.replace('.', '').lower()}.svg"))
     out.print()
@@ -241,8 +248,11 @@ COMMAND = Command(
         "lockstep claims --all --within 60s --engine processes:4",
         "lockstep claims --errata B.13 --severity high",
         "lockstep claims B.14 --plot b14.svg",
+        "lockstep claims C.4 --seed 7 --handout sheet.md",
+        "lockstep claims C.4 --seed 7 --check mine.csv",
     ),
-    more="The exit code is 1 when an item that was run is not true, or when a run does not find what is registered.",
+    more="The exit code is 1 when an item that was run is not true, when a run does not find what is registered, or "
+    "when a student's table is wrong.",
     render=render,
     doing="checks",
     ok=lambda answer: answer.ok,

@@ -60,7 +60,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     counted, laws = [], []
     for power in powers:
         counted.append(_counted(chosen, gradients * 2.0**power))
-        laws.append(_laws(chosen, settings, 2.0**power))
+        laws.append(lost_fracs(chosen, settings, 2.0**power))
         progress(power + 1, len(powers))
     return Findings(
         checks=(*_checks(counted, laws, settings), *_edge_checks(chosen), _log_normal(), *_false_laws(seed)),
@@ -85,8 +85,8 @@ def _counted(chosen: NumberFormat, values: Array) -> tuple[float, float, float]:
     return float((stored == 0).mean()), float(subnormal.mean()), float((~np.isfinite(stored)).mean())
 
 
-def _laws(chosen: NumberFormat, settings: Settings, scale: float) -> tuple[float, float, float]:
-    """The same by formula: probabilities beyond the three edges."""
+def lost_fracs(chosen: NumberFormat, settings: Settings, scale: float) -> tuple[float, float, float]:
+    """Shares that become zero, subnormal, not finite at a loss scale, by formula: probabilities beyond three edges."""
     zero, normal, over = (_beyond(edge / scale, settings) for edge in _edges(chosen))
     return 1 - zero, zero - normal, over
 
