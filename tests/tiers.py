@@ -57,7 +57,8 @@ PLACES: dict[str, tuple[str, ...]] = {
         "words/test_idle_words.py", "workload/test_workload_torch.py",
     ),
     "page": ("test_docs.py", "test_fine_tunes.py", "test_site.py", "validation/test_tables.py"),
-        "process": ("capture", "engines", "evidence/test_guide_programs.py", "measure", "plugins", "cli/test_cli_python.py",
+        "process": ("capture", "engines", "evidence/test_guide_programs.py", "measure", "plugins",
+                    "cli/test_cli_python.py",
                     "planner/test_pull_request.py", "cli/test_streams.py",
                 "store/test_event_file.py", "store/test_store.py", "test_packages.py", "ui", "views/test_kernel.py"),
 }  # fmt: skip
