@@ -148,29 +148,10 @@ def expert_load() -> Picture:
     )  # fmt: skip
 
 
-def weak_scaling() -> tuple[Picture, ...]:
-    """A step with a straggler, worker by worker, and the efficiency over workers in weak scaling, by all-reduce."""
-    from lockstep.check.evidence.claims.deciders.network import time_s
-
-    numbers = [2**k for k in range(1, 13)]
-    x = list(map(float, numbers))
-
-    def efficiency(name: str) -> list[float]:
-        return [0.125 / (0.125 + time_s(n, 700e6, 1e-5, 25e9, name)) for n in numbers]
-
-    weak = Picture(
-        "Which share of a step is computing? 125 ms, 700 MB, 25 GB/s, 10 us",
-        "workers", "share of computing",
-        (
-            Line("claimed for 256 workers: 45 %", [2.0, 4096.0], [0.452, 0.452], "claimed"),
-            Line("ring", x, efficiency("ring"), "joined"),
-            Line("tree", x, efficiency("tree"), "joined"),
-            Line("halving and doubling", x, efficiency("rabenseifner"), "joined"),
-        ),
-        log_x=True,
-    )  # fmt: skip
+def worker_timeline() -> Picture:
+    """A step with a straggler, worker by worker."""
     title = "Who waits in a step of 8 workers if one of them takes 1.4 times as long?"
-    return Picture(title, timeline=_step_with_a_straggler()), weak
+    return Picture(title, timeline=_step_with_a_straggler())
 
 
 def _step_with_a_straggler() -> Timeline:
@@ -353,7 +334,7 @@ def ways() -> tuple[Picture, ...]:
 
 
 ALL = (
-    buckets, hierarchy, tensor, weak_scaling, stragglers, depths, balancing, sparse_server, expert_load, compression,
+    buckets, hierarchy, tensor, worker_timeline, stragglers, depths, balancing, sparse_server, expert_load, compression,
     best_interval, local_runs, long_run, ways,
 )  # fmt: skip
 """Every one."""

@@ -18,7 +18,7 @@ class Line:
     """One curve.
 
     `kind`: claimed or true laws, found (points), joined (points that no law connects), curve, dashed, wrong (claimed
-    points), or shaded (points that are coloured by `shade`).
+    points), shaded (points that are coloured by `shade`), steps (of a histogram), bars, or limit (a bound of a machine).
     """
 
     label: str
@@ -43,4 +43,6 @@ class Picture:
     log_y: bool = False
     shade: str = ""
     """What the colours of shaded lines say, with its unit."""
+    rows: tuple[str, ...] = ()
+    """Names of the bars, from the top; a line of bars has their lengths as `y`."""
     timeline: Timeline | None = None

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from lockstep.check.evidence.claims import exercise_pictures, statement_pictures
+from lockstep.check.evidence.claims import exercise_pictures, figures, statement_pictures
 from lockstep.check.evidence.claims.entry import Entry
 from lockstep.check.evidence.claims.picture import Line, Picture
 
 
 def pictures_of(entry: Entry) -> tuple[Picture, ...]:
     """The pictures of an item, next to each other; none where it has none of its own."""
-    return pictures(entry.picture) if entry.picture else ()
+    return tuple(picture for name in entry.figures for picture in pictures(name))
 
 
 def pictures(name: str) -> tuple[Picture, ...]:
@@ -228,4 +229,5 @@ PICTURES: dict[str, Callable[[], Picture | tuple[Picture, ...]]] = {
         *exercise_pictures.ALL, *statement_pictures.ALL,
     )
 }  # fmt: skip
-"""By the names that entries give them."""
+"""By the names that entries give them; `figures.py` makes those that are declared."""
+PICTURES |= {name: partial(figures.drawn, name) for name in figures.declared()}

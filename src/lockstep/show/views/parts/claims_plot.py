@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.base.errors import BadInput
+from lockstep.base.errors import BadInput, UnknownName
 from lockstep.show.views.parts.claims_compared import compared, draw_compared
-from lockstep.show.views.parts.figure import PALETTE, make_figure
+from lockstep.show.views.parts.figure import INK, PALETTE, make_figure
 from lockstep.show.views.parts.findings_plot import drawn_findings, few_ticks
 from lockstep.show.views.parts.output import pairs
 from lockstep.show.views.parts.timelines import draw_timeline
@@ -29,8 +29,15 @@ if TYPE_CHECKING:
 CLAIMED = "#D62728"
 
 
-STYLES = {"claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "dashed": "--", "wrong": "x"}
-COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555"}
+STYLES = {
+    "claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "dashed": "--", "wrong": "x", "steps": "-",
+    "limit": "-.",
+}  # fmt: skip
+COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555", "limit": INK}
+ACROSS, WIDTH = 3, 66
+"""Most pictures in a row, and letters in a line of the title of one of several."""
+FEW = 8
+"""Lines for whose names there is room inside the axes."""
 PASSES = {"F": "forward", "B": "backward"}
 """What labels of a timeline mean."""
 CONVERGE = "lockstep converge "
@@ -38,12 +45,12 @@ CONVERGE = "lockstep converge "
 
 def has_picture(entry: Entry) -> bool:
     """Whether `plot_claim` draws it."""
-    return bool(entry.picture) or entry.command.startswith(CONVERGE) or bool(compared(entry))
+    return bool(entry.figures) or entry.command.startswith(CONVERGE) or bool(compared(entry))
 
 
-def plot_claim(found: Claims) -> Figure:
-    """The pictures of an item: its own, or that of its experiment and what is claimed of each number."""
-    from lockstep.check.evidence.claims.pictures import pictures_of
+def plot_claim(found: Claims, figure: str = "") -> Figure:
+    """The pictures of an item: its own, or that of its experiment and what is claimed of each number; one by name."""
+    from lockstep.check.evidence.claims.pictures import pictures, pictures_of
 
     drawn = [one for one in found.entries if has_picture(one.entry)]
     if not drawn:
@@ -51,6 +58,10 @@ def plot_claim(found: Claims) -> Figure:
     if len(drawn) > 1:
         raise BadInput(f"draws one item, not {', '.join(one.entry.id for one in drawn)}", "--plot")
     (one,) = drawn
+    if figure and figure not in one.entry.figures:
+        raise UnknownName("figure", figure, one.entry.figures, "--figure")
+    if figure:
+        return plot_pictures(pictures(figure))
     if own := pictures_of(one.entry):
         return plot_pictures(own)
     panels = _panels(one, found.seed)
@@ -79,13 +90,18 @@ def _titled(title: str, draw: Callable[[Axes], None], axes: Axes) -> None:
 
 
 def plot_pictures(pictures: Sequence[Picture]) -> Figure:
-    """One or several next to each other, each with its question."""
+    """One or several next to each other, in rows of three at most, each with its question."""
     draws = [partial(_draw, picture) for picture in pictures]
-    return make_figure(pictures[0].title, *draws, size=(8.0 if len(draws) == 1 else 6.5 * len(draws), 5.0))
+    if len(draws) == 1:
+        return make_figure(pictures[0].title, *draws)
+    rows = -(-len(draws) // ACROSS)
+    figure = make_figure(pictures[0].title, *draws, size=(6.5 * -(-len(draws) // rows), 5.0 * rows), rows=rows)
+    for picture, axes in zip(pictures, figure.axes, strict=False):
+        axes.set_title(fill(picture.title, WIDTH), loc="left", fontsize=10)
+    return figure
 
 
 def _draw(picture: Picture, axes: Axes) -> None:
-    axes.set_title(picture.title, loc="left", fontsize=10)
     if picture.timeline is not None:
         busy_s = picture.timeline.busy_s()
         draw_timeline(picture.timeline, axes, [lane for lane in picture.timeline.lanes if busy_s[lane] > 0])
@@ -99,8 +115,12 @@ def _draw(picture: Picture, axes: Axes) -> None:
         others += line.kind not in COLORS
         if line.half is not None:
             axes.errorbar(line.x, line.y, line.half, fmt="o", color=color, label=line.label, markersize=5, capsize=3)
+        elif line.kind == "bars":
+            axes.barh(line.x, line.y, height=0.7, color=color, label=line.label)
         elif line.shade is None:
-            axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.6, markersize=5)
+            shape = "steps-mid" if line.kind == "steps" else "default"
+            axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.6, markersize=5,
+                      drawstyle=shape)  # fmt: skip
         else:
             axes.plot(line.x, line.y, color="#BBBBBB", linewidth=1, zorder=1)
             begin = (line.x[0], line.y[0])
@@ -114,7 +134,12 @@ def _draw(picture: Picture, axes: Axes) -> None:
         axes.set_yscale("log")
         few_ticks(axes.yaxis)
     axes.set(xlabel=picture.x, ylabel=picture.y)
-    axes.legend(fontsize=8, frameon=False)
+    if picture.rows:
+        axes.set_yticks(range(len(picture.rows)), picture.rows, fontsize=8)
+        axes.invert_yaxis()
+    legend = axes.legend(fontsize=8, frameon=False)
+    if len(picture.lines) > FEW:
+        legend.set(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _shade(picture: Picture, axes: Axes) -> None:

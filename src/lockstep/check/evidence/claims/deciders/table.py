@@ -24,7 +24,8 @@ from lockstep.check.evidence.claims.entry import Check, Found
 if TYPE_CHECKING:
     from lockstep.learn.lab import Findings
 
-FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "rounds", "layouts", "runs", "listings")
+FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "rounds", "layouts", "runs", "listings",
+         "series")  # fmt: skip
 LAB = "lab "
 ARITHMETIC = "= "
 _OPERATORS: dict[type, Callable[..., float]] = {
@@ -87,16 +88,21 @@ def found_in(findings: Findings, what: str) -> Found:
     return Found(math.nan, doubt="left out at this seed")
 
 
-def decide(by: str, seed: int = 0) -> Found:
-    """What arithmetic or a decider finds; `seed` for those that draw random numbers."""
-    if by.startswith(ARITHMETIC):
-        return Found(arithmetic(by.removeprefix(ARITHMETIC)))
+def called(by: str, seed: int = 0) -> object:
+    """What the function that a text names returns, for the arguments there; `seed` if it draws random numbers."""
     name, *given = by.split()
     chosen = function(name)
     arguments = {key: _value(text) for key, _, text in (word.partition("=") for word in given)}
     if "seed" in inspect.signature(chosen).parameters:
         arguments["seed"] = seed
-    found = chosen(**arguments)
+    return chosen(**arguments)
+
+
+def decide(by: str, seed: int = 0) -> Found:
+    """What arithmetic or a decider finds."""
+    if by.startswith(ARITHMETIC):
+        return Found(arithmetic(by.removeprefix(ARITHMETIC)))
+    found = called(by, seed)
     if isinstance(found, np.ndarray):
         from lockstep.learn.lab.findings import credible_errors
         from lockstep.learn.lab.statistics import mean_and_error
