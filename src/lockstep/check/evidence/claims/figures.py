@@ -15,18 +15,22 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lockstep.base.types.arrays import Array
-from lockstep.check.evidence.claims.deciders.table import ARITHMETIC, called, decide
+from lockstep.check.evidence.claims.deciders.table import ARITHMETIC, LAB, called, decide, found_in, lab_name
 from lockstep.check.evidence.claims.picture import Line, Picture
 from lockstep.check.evidence.claims.shelf import SHELF
 
+if TYPE_CHECKING:
+    from lockstep.learn.lab import Findings
+
 FEW = 20
 """Up to so many points are drawn as points."""
-WORDS = {"label", "by", "series", "lab", "curves", "x", "y", "at", "kind", "interval"}
+MOST_WHOLE = 1e6
+WORDS = {"label", "by", "series", "lab", "curves", "rows", "x", "y", "at", "kind", "interval"}
 """Of a line."""
 
 
@@ -44,16 +48,9 @@ def drawn(name: str) -> Picture:
     written = declared()[name]
     with each_run_once():
         lines = tuple(line for one in written["lines"] for line in _lines(one, written))
-    axes = written.get("log", "")
-    return Picture(
-        written["title"],
-        written["x"],
-        written["y"],
-        lines,
-        "x" in axes,
-        "y" in axes,
-        rows=tuple(written.get("rows", ())),
-    )
+    axes, rows = written.get("log", ""), tuple(written.get("rows", ()))
+    return Picture(written["title"], written["x"], written["y"], lines, "x" in axes, "y" in axes,
+                   least_y=written.get("least"), rows=rows)  # fmt: skip
 
 
 def _lines(written: Mapping[str, Any], figure: Mapping[str, Any]) -> Iterator[Line]:
@@ -72,7 +69,7 @@ def _lines(written: Mapping[str, Any], figure: Mapping[str, Any]) -> Iterator[Li
 def _line(written: Mapping[str, Any], figure: Mapping[str, Any]) -> Line:
     label, kind = written["label"], written.get("kind", "")
     if "series" in written:
-        x, y, *half = np.asarray(called(written["series"]), dtype=float)
+        x, y, *half = np.asarray(called(_filled(written["series"])), dtype=float)
         return Line(label, x, y, kind or _usual(x), half=half[0] if half else None)
     if "by" not in written:
         return Line(label, list(map(float, written["x"])), list(map(float, written["y"])), kind or "wrong")
@@ -87,14 +84,25 @@ def _line(written: Mapping[str, Any], figure: Mapping[str, Any]) -> Line:
 
 def _curves(written: Mapping[str, Any]) -> Iterator[Line]:
     """The curves of an experiment, laws in grey where they are alone."""
-    from lockstep.learn.lab import find_experiment
-
-    name, *settings = written["lab"].split()
-    found = find_experiment(name).answer(dict(word.split("=", 1) for word in settings))
+    found = _answer(written["lab"])
+    if "rows" in written:
+        first, second = written["rows"]
+        x = np.array([float(row[first]) if first else place for place, row in enumerate(found.rows)])
+        y = np.array([float(row[second]) for row in found.rows])
+        yield Line(written["label"], x, y, written.get("kind", "joined"))
+        return
     for curve in found.curves:
         if curve.label in written.get("curves", [curve.label]):
             kind = "dashed" if curve.theory else "found" if curve.marks else "curve"
             yield Line(curve.label, curve.x, curve.y, written.get("kind", kind), half=curve.half_ci95)
+
+
+def _answer(text: str) -> Findings:
+    """What an experiment finds, by its name and the settings after it."""
+    from lockstep.learn.lab import find_experiment
+
+    name, *settings = text.split()
+    return find_experiment(name).answer(dict(word.split("=", 1) for word in settings))
 
 
 def points(written: Mapping[str, float] | list[float]) -> list[float]:
@@ -105,11 +113,26 @@ def points(written: Mapping[str, float] | list[float]) -> list[float]:
     return [float(one) for one in spaced(written["low"], written["high"], int(written[number]))]
 
 
+def _filled(text: str) -> str:
+    """A text with the value in the place of every decider in brackets."""
+    while (filled := re.sub(r"\[([^\[\]]+)\]", lambda found: _number(decide(found[1]).value), text)) != text:
+        text = filled
+    return text
+
+
+def _number(value: float) -> str:
+    """A value as a text has it, whole ones without a point."""
+    return str(int(value)) if value == int(value) and abs(value) < MOST_WHOLE else repr(value)
+
+
 def _values(by: str) -> Array:
-    """What a text finds: one value, or those of all draws."""
+    """What a text finds: one value, or those of all draws; of an experiment a check, with settings after its name."""
+    if by.startswith(LAB):
+        name, what = lab_name(by)
+        return np.array([found_in(_answer(name), what).value])
     if by.startswith(ARITHMETIC):
-        return np.array([decide(re.sub(r"\[(.+?)\]", lambda found: repr(decide(found[1]).value), by)).value])
-    return np.atleast_1d(np.asarray(called(by), dtype=float))
+        return np.array([decide(_filled(by)).value])
+    return np.atleast_1d(np.asarray(called(_filled(by)), dtype=float))
 
 
 def _usual(x: Array) -> str:

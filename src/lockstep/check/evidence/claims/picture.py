@@ -18,7 +18,8 @@ class Line:
     """One curve.
 
     `kind`: claimed or true laws, found (points), joined (points that no law connects), curve, dashed, wrong (claimed
-    points), shaded (points that are coloured by `shade`), steps (of a histogram), bars, or limit (a bound of a machine).
+    points), shaded (points that are coloured by `shade`), steps (of a histogram), bars, or limit (a bound of a
+    machine).
     """
 
     label: str
@@ -43,6 +44,8 @@ class Picture:
     log_y: bool = False
     shade: str = ""
     """What the colours of shaded lines say, with its unit."""
+    least_y: float | None = None
+    """Where the axis begins, where that is not left to the curves."""
     rows: tuple[str, ...] = ()
     """Names of the bars, from the top; a line of bars has their lengths as `y`."""
     timeline: Timeline | None = None

@@ -34,9 +34,9 @@ STYLES = {
     "limit": "-.",
 }  # fmt: skip
 COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555", "limit": INK}
-ACROSS, WIDTH = 3, 66
+ACROSS, WIDTH = 3, 68
 """Most pictures in a row, and letters in a line of the title of one of several."""
-FEW = 8
+FEW = 4
 """Lines for whose names there is room inside the axes."""
 PASSES = {"F": "forward", "B": "backward"}
 """What labels of a timeline mean."""
@@ -110,17 +110,20 @@ def _draw(picture: Picture, axes: Axes) -> None:
                 text.set_text(PASSES.get(text.get_text(), text.get_text()))
         return
     others = 0
-    for line in picture.lines:
+    for place, line in enumerate(picture.lines):
         color = COLORS.get(line.kind, PALETTE[others % len(PALETTE)])
         others += line.kind not in COLORS
         if line.half is not None:
             axes.errorbar(line.x, line.y, line.half, fmt="o", color=color, label=line.label, markersize=5, capsize=3)
         elif line.kind == "bars":
-            axes.barh(line.x, line.y, height=0.7, color=color, label=line.label)
+            height = 0.8 / len(picture.lines)
+            axes.barh(np.asarray(line.x) + height * place, line.y, height=height, color=color, label=line.label)
         elif line.shade is None:
             shape = "steps-mid" if line.kind == "steps" else "default"
-            axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.6, markersize=5,
-                      drawstyle=shape)  # fmt: skip
+            # What lies below another line still shows.
+            wider = 1.8 * (1 - min(place / max(len(picture.lines) - 1, 1), 1.0)) if line.kind in ("joined", "curve") else 0
+            axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.4 + wider,
+                      markersize=4 + 1.5 * wider, drawstyle=shape)  # fmt: skip
         else:
             axes.plot(line.x, line.y, color="#BBBBBB", linewidth=1, zorder=1)
             begin = (line.x[0], line.y[0])
@@ -135,11 +138,12 @@ def _draw(picture: Picture, axes: Axes) -> None:
         few_ticks(axes.yaxis)
     axes.set(xlabel=picture.x, ylabel=picture.y)
     if picture.rows:
-        axes.set_yticks(range(len(picture.rows)), picture.rows, fontsize=8)
+        axes.set_yticks(np.arange(len(picture.rows)) + 0.4 - 0.4 / len(picture.lines), picture.rows, fontsize=8)
         axes.invert_yaxis()
-    legend = axes.legend(fontsize=8, frameon=False)
-    if len(picture.lines) > FEW:
-        legend.set(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    if picture.least_y is not None:
+        axes.set_ylim(bottom=picture.least_y)
+    below = {"ncols": 2, "loc": "upper center", "bbox_to_anchor": (0.5, -0.13)} if len(picture.lines) > FEW else {}
+    axes.legend(fontsize=8, frameon=False, **below)
 
 
 def _shade(picture: Picture, axes: Axes) -> None:

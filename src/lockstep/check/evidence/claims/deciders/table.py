@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lockstep.learn.lab import Findings
 
 FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "rounds", "layouts", "runs", "listings",
-         "series")  # fmt: skip
+         "series", "paths")  # fmt: skip
 LAB = "lab "
 ARITHMETIC = "= "
 _OPERATORS: dict[type, Callable[..., float]] = {
