@@ -253,7 +253,7 @@ def _say_surprises(found: Claims) -> None:
 
 
 COMMAND = Command(
-    also=FIGURE | PLOT,
+    also={**FIGURE, **PLOT},
     examples=(
         "lockstep claims",
         "lockstep claims T5",

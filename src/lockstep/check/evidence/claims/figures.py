@@ -15,11 +15,12 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.base.types.arrays import Array
+from lockstep.base.types.plain import Json
 from lockstep.check.evidence.claims.deciders.table import ARITHMETIC, LAB, called, decide, found_in, lab_name
 from lockstep.check.evidence.claims.picture import Line, Picture
 from lockstep.check.evidence.claims.shelf import SHELF
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 FEW = 20
 """Up to so many points are drawn as points."""
 MOST_WHOLE = 1e6
+MANY = 200
+"""About so many points of a curve are drawn."""
 WORDS = {"label", "by", "series", "lab", "curves", "rows", "x", "y", "at", "kind", "interval"}
 """Of a line."""
 
 
 @cache
-def declared() -> dict[str, Mapping[str, Any]]:
+def declared() -> dict[str, Json]:
     """The figures of the file by name, as they stand there."""
     written = tomllib.loads((SHELF / "figure.toml").read_text(encoding="utf-8"))["figure"]
     return {one["name"]: one for one in written}
@@ -53,7 +56,7 @@ def drawn(name: str) -> Picture:
                    least_y=written.get("least"), rows=rows)  # fmt: skip
 
 
-def _lines(written: Mapping[str, Any], figure: Mapping[str, Any]) -> Iterator[Line]:
+def _lines(written: Json, figure: Json) -> Iterator[Line]:
     """One line, one for each value of what it varies, or the curves of an experiment."""
     if "lab" in written:
         yield from _curves(written)
@@ -66,14 +69,14 @@ def _lines(written: Mapping[str, Any], figure: Mapping[str, Any]) -> Iterator[Li
         yield _line({**written, **texts}, figure)
 
 
-def _line(written: Mapping[str, Any], figure: Mapping[str, Any]) -> Line:
+def _line(written: Json, figure: Json) -> Line:
     label, kind = written["label"], written.get("kind", "")
     if "series" in written:
-        x, y, *half = np.asarray(called(_filled(written["series"])), dtype=float)
+        x, y, *half = _thinned(np.asarray(called(_filled(written["series"])), dtype=float))
         return Line(label, x, y, kind or _usual(x), half=half[0] if half else None)
     if "by" not in written:
         return Line(label, list(map(float, written["x"])), list(map(float, written["y"])), kind or "wrong")
-    x = points(written.get("at", figure.get("at", ())))
+    x = points(written.get("at") or figure["at"])
     found = [_values(written["by"].replace("{x}", str(one))) for one in x]
     y = np.array([values.mean() for values in found])
     # An interval of nothing has no bar.
@@ -82,19 +85,26 @@ def _line(written: Mapping[str, Any], figure: Mapping[str, Any]) -> Line:
     return Line(label, np.array(x, dtype=float), y, kind or ("found" if shown else _usual(y)), half=shown)
 
 
-def _curves(written: Mapping[str, Any]) -> Iterator[Line]:
-    """The curves of an experiment, laws in grey where they are alone."""
+def _curves(written: Json) -> Iterator[Line]:
+    """The curves of an experiment, its laws dashed; or two columns of its table."""
     found = _answer(written["lab"])
     if "rows" in written:
         first, second = written["rows"]
-        x = np.array([float(row[first]) if first else place for place, row in enumerate(found.rows)])
-        y = np.array([float(row[second]) for row in found.rows])
+        x = np.array([float(str(row[first])) if first else place for place, row in enumerate(found.rows)])
+        y = np.array([float(str(row[second])) for row in found.rows])
         yield Line(written["label"], x, y, written.get("kind", "joined"))
         return
     for curve in found.curves:
         if curve.label in written.get("curves", [curve.label]):
             kind = "dashed" if curve.theory else "found" if curve.marks else "curve"
-            yield Line(curve.label, curve.x, curve.y, written.get("kind", kind), half=curve.half_ci95)
+            half = curve.half_ci95 if kind == "found" else None
+            x, y = (curve.x, curve.y) if kind == "found" else _thinned(np.stack([curve.x, curve.y]))
+            yield Line(curve.label, x, y, written.get("kind", kind), half=half)
+
+
+def _thinned(rows: Array) -> Array:
+    """Every so many points one, where a curve has very many."""
+    return rows[:, :: max(1, rows.shape[1] // MANY)]
 
 
 def _answer(text: str) -> Findings:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lockstep.check.evidence.claims.decide import Decided
     from lockstep.check.evidence.claims.entry import Entry
-    from lockstep.check.evidence.claims.picture import Picture
+    from lockstep.check.evidence.claims.picture import Line, Picture
     from lockstep.show.verbs.claims import Claims
 
 CLAIMED = "#D62728"
@@ -36,8 +36,10 @@ STYLES = {
 COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555", "limit": INK}
 ACROSS, WIDTH = 3, 68
 """Most pictures in a row, and letters in a line of the title of one of several."""
-FEW = 4
+FEW = 3
 """Lines for whose names there is room inside the axes."""
+BARS = 0.8
+"""Height of the bars of a row."""
 PASSES = {"F": "forward", "B": "backward"}
 """What labels of a timeline mean."""
 CONVERGE = "lockstep converge "
@@ -113,45 +115,41 @@ def _draw(picture: Picture, axes: Axes) -> None:
     for place, line in enumerate(picture.lines):
         color = COLORS.get(line.kind, PALETTE[others % len(PALETTE)])
         others += line.kind not in COLORS
-        if line.half is not None:
-            axes.errorbar(line.x, line.y, line.half, fmt="o", color=color, label=line.label, markersize=5, capsize=3)
-        elif line.kind == "bars":
-            height = 0.8 / len(picture.lines)
-            axes.barh(np.asarray(line.x) + height * place, line.y, height=height, color=color, label=line.label)
-        elif line.shade is None:
-            shape = "steps-mid" if line.kind == "steps" else "default"
-            # What lies below another line still shows.
-            wider = 1.8 * (1 - min(place / max(len(picture.lines) - 1, 1), 1.0)) if line.kind in ("joined", "curve") else 0
-            axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.4 + wider,
-                      markersize=4 + 1.5 * wider, drawstyle=shape)  # fmt: skip
-        else:
-            axes.plot(line.x, line.y, color="#BBBBBB", linewidth=1, zorder=1)
-            begin = (line.x[0], line.y[0])
-            axes.annotate(line.label, begin, (-6, 4), textcoords="offset points", fontsize=8, ha="right")
-    if picture.shade:
-        _shade(picture, axes)
+        _draw_line(line, axes, color, place / max(len(picture.lines), 1), len(picture.lines))
+    _finish(picture, axes)
+
+
+def _draw_line(line: Line, axes: Axes, color: str, part: float, number: int) -> None:
+    """One of `number` lines, after a `part` of them; the first ones are wider, so that what lies below still shows."""
+    if line.half is not None:
+        axes.errorbar(line.x, line.y, line.half, fmt="o", color=color, label=line.label, markersize=5, capsize=3)
+        return
+    if line.kind == "bars":
+        axes.barh(np.asarray(line.x) + BARS * part, line.y, height=BARS / number, color=color, label=line.label)
+        return
+    wider = 1.8 * (1 - part) if line.kind in ("joined", "curve") else 0.0
+    axes.plot(
+        line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.2 + wider,
+        markersize=4 + 1.5 * wider, drawstyle="steps-mid" if line.kind == "steps" else "default",
+    )  # fmt: skip
+
+
+def _finish(picture: Picture, axes: Axes) -> None:
+    """Scales, names of axes and bars, and the legend."""
     if picture.log_x:
         axes.set_xscale("log")
         few_ticks(axes.xaxis)
     if picture.log_y:
         axes.set_yscale("log")
         few_ticks(axes.yaxis)
+    axes.minorticks_off()
     axes.set(xlabel=picture.x, ylabel=picture.y)
     if picture.rows:
-        axes.set_yticks(np.arange(len(picture.rows)) + 0.4 - 0.4 / len(picture.lines), picture.rows, fontsize=8)
+        axes.set_yticks(np.arange(len(picture.rows)) + (BARS - BARS / len(picture.lines)) / 2, picture.rows, fontsize=8)
         axes.invert_yaxis()
     if picture.least_y is not None:
         axes.set_ylim(bottom=picture.least_y)
-    below = {"ncols": 2, "loc": "upper center", "bbox_to_anchor": (0.5, -0.13)} if len(picture.lines) > FEW else {}
-    axes.legend(fontsize=8, frameon=False, **below)
-
-
-def _shade(picture: Picture, axes: Axes) -> None:
-    """Points of all shaded lines on one logarithmic scale of colours."""
-    from matplotlib.colors import LogNorm
-
-    lines = [line for line in picture.lines if line.shade is not None]
-    x, y, shade = (np.concatenate([np.asarray(getattr(line, name)) for line in lines]) for name in ("x", "y", "shade"))
-    points = axes.scatter(x, y, c=shade, norm=LogNorm(), cmap="viridis", s=36, zorder=2)
-    axes.figure.colorbar(points, ax=axes, label=picture.shade)
-    axes.set_xlim(left=x.min() / 2.5)
+    legend = axes.legend(fontsize=8, frameon=False)
+    if len(picture.lines) > FEW:
+        legend.remove()
+        axes.legend(fontsize=8, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.13))

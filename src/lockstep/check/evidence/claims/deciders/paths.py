@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -49,7 +50,7 @@ def compressed_loss(name: str, keep: float, seconds: bool) -> Array:
     return np.stack([count * one.here_s(Settings()) if seconds else count, one.run.losses])
 
 
-COMPRESSORS = {
+COMPRESSORS: dict[str, Callable[[float], Compressor]] = {
     "top-k": lambda keep: ErrorFeedback(TopK(keep)),
     "top-k-alone": TopK,
     "uniform": lambda bits: Uniform(int(bits)) if bits <= 8 else Half(),
@@ -61,9 +62,8 @@ COMPRESSORS = {
 @cache
 def compressed_steps(name: str, detail: float, condition: float, target: float, most: int) -> float:
     """Steps of 4 workers to a share `target` of the loss, at the best step size; `most` where it is not reached."""
-    made: Compressor = COMPRESSORS[name](detail)
     problem, start = rotated_workers(4, 100, condition, 0)
-    return float(best_run(problem, start, made, target, most, 0).steps or most)
+    return float(best_run(problem, start, COMPRESSORS[name](detail), target, most, 0).steps or most)
 
 
 def scale_path(what: str, start_power: int, interval: int, steps: int, first: float, last: float) -> Array:
@@ -92,7 +92,7 @@ def clipped_norm(scale: float, first: bool) -> float:
     return float(np.linalg.norm(clip_by_norm(unscaled(scaled, scale), 1.0)[0]))
 
 
-WEIGHTS = {
+WEIGHTS: dict[str, Callable[[Array], Array]] = {
     "none": np.ones_like, "inverse": inverse, "exponential": lambda age: exponential(age, 0.1),
     "cut-off": lambda age: cut_off(age, 10),
 }  # fmt: skip

@@ -37,11 +37,14 @@ def days(model: str, cluster: str, stack: str, seq: int, batch: int, tokens: flo
 
 
 @cache
-def way_seconds(law: str, bandwidth_Bps: float, period: int, bound: int, steps: int, seed: int) -> dict[str, float]:
+def way_seconds(
+    law: str, bandwidth_Bps: float, period: int, bound: int, steps: int, seed: int, trials: int = 16
+) -> dict[str, float]:
     """Seconds to the target by the name of each way."""
     from lockstep.learn.lab import find_experiment
 
     given = {"law": law, "bandwidth_Bps": bandwidth_Bps, "period": period, "bound": bound, "steps": steps}
+    given["trials"] = trials
     found = find_experiment("time-to-accuracy").answer({name: str(value) for name, value in given.items()}, seed)
     return {str(row["way"]): float(str(row["time_s"])) for row in found.rows}
 
@@ -58,9 +61,9 @@ def way_ratio(
     return seconds[way] / seconds[other]
 
 
-def way_s(way: str, law: str, bandwidth_Bps: float, period: int, bound: int, steps: int) -> float:
-    """Mean seconds to the target of one way."""
-    return way_seconds(law, bandwidth_Bps, period, bound, steps, 0)[way]
+def way_s(way: str, law: str, bandwidth_Bps: float, period: int, bound: int, trials: int) -> float:
+    """Mean seconds to the target of one way, of 100 steps."""
+    return way_seconds(law, bandwidth_Bps, period, bound, 100, 0, trials)[way]
 
 
 PARTS = ("compute_s", "tp_comm_s", "waiting_s", "dp_comm_s", "bubble_s", "pp_comm_s", "other_s", "optimizer_s")

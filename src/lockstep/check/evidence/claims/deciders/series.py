@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from operator import attrgetter
 
 import numpy as np
 
 from lockstep.base.types.arrays import Array
-from lockstep.simulate.failures.stragglers import Barrier, balance, stragglers
 from lockstep.simulate.collectives import PlainLink
+from lockstep.simulate.failures.stragglers import Barrier, balance, stragglers
 from lockstep.simulate.parallel.data import Layers
 from lockstep.simulate.parallel.data.buckets import price
 from lockstep.simulate.parallel.expert import experts, route
 from lockstep.simulate.parallel.group import Traffic, on_link
 from lockstep.simulate.parallel.pipeline import pareto, points
 from lockstep.simulate.play import Empirical, Law, parse_law
+
 
 @cache
 def _law(text: str) -> Law:
@@ -35,10 +36,12 @@ def step_times(law: str, workers: int, steps: int, low_s: float, high_s: float, 
     return np.stack([np.sqrt(edges[1:] * edges[:-1]), counts / len(times_s)])
 
 
-def straggler(key: str, workers: int, law: str, slow: int = 0, factor: float = 1.0, numbers: int = 0, **more: Any) -> float:
+def straggler(
+    key: str, workers: int, law: str, mitigation: str = "none", slow: int = 0, factor: float = 1.0, numbers: int = 0
+) -> float:  # fmt: skip
     """A field of the cost of stragglers: `slow` of the workers are always `factor` times as slow."""
     slowdown = [factor] * slow + [1.0] * (workers - slow) if slow else []
-    found = stragglers(workers, _law(law), slowdown=slowdown, numbers=numbers or workers, **more)
+    found = stragglers(workers, _law(law), mitigation, slowdown=slowdown, numbers=numbers or workers)
     return float(getattr(found, key))
 
 
@@ -85,11 +88,9 @@ def bucketed(key: str, layers: int, layer_s: float, gradient_B: float, ranks: in
 @cache
 def expert(key: str, number: int, top_k: int, tokens: int, ranks: int, skew: float, factor: float = 0.0) -> float:
     """A field of a layer of experts, a dot between the parts of its name; links of 25 GB/s, 1 us, 8 KiB a token."""
-    found: Any = experts(number, top_k, tokens, ranks, PlainLink(1e-6, 25e9), skew=skew, token_B=8192.0,
-                         capacity_factor=factor or None)  # fmt: skip
-    for name in key.split("."):
-        found = getattr(found, name)
-    return float(found)
+    link = PlainLink(1e-6, 25e9)
+    found = experts(number, top_k, tokens, ranks, link, skew=skew, token_B=8192.0, capacity_factor=factor or None)
+    return float(attrgetter(key)(found))
 
 
 def expert_tokens(number: int, tokens: int, skew: float, seed: int = 0) -> Array:
