@@ -13,7 +13,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.check.evidence.claims.deciders.paths import delayed_loss
+from lockstep.check.evidence.claims.curves.paths import delayed_loss
 from lockstep.check.evidence.claims.entry import Deliverable, Entry, Found
 from lockstep.check.evidence.claims.figures import WORDS, declared, points
 from lockstep.check.evidence.claims.page import anchor, exercise_page

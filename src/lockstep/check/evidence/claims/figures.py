@@ -3,7 +3,7 @@
 by = "network.time_s ranks={x} ..."   the value at each x of the figure; [DECIDER ...] stands inside arithmetic
 n = [1, 2]                            one line for each, {n} in its texts; `n` is any name that is not a word below;
                                       of a table the names stand in labels
-series = "series.step_times ..."      a function of `deciders` that returns rows x, y and, if it has any, half widths
+series = "series.step_times ..."      a function of `curves` that returns rows x, y and, if it has any, half widths
 lab = "loss-scaling steps=300"        curves of an experiment, with the settings that are not the default; `curves`
                                       chooses some of them by label
 x, y                                  points as they are printed

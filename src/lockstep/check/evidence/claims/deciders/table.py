@@ -24,8 +24,9 @@ from lockstep.check.evidence.claims.entry import Check, Found
 if TYPE_CHECKING:
     from lockstep.learn.lab import Findings
 
-FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "rounds", "layouts", "runs", "listings",
-         "series", "paths")  # fmt: skip
+FILES = ("network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "rounds", "layouts", "runs", "listings")
+CURVES = ("series", "paths", "plans")
+"""Files of the folder `curves`, from which figures draw and no check decides."""
 LAB = "lab "
 ARITHMETIC = "= "
 _OPERATORS: dict[type, Callable[..., float]] = {
@@ -61,9 +62,10 @@ def kept_by(by: str) -> str:
 
 
 def function(name: str) -> Callable[..., object]:
-    """The decider of that name. Raises BadInput."""
+    """The decider of that name, or what a figure draws from. Raises BadInput."""
     file, _, wanted = name.partition(".")
-    if file not in FILES or not hasattr(module := import_module(f"{__package__}.{file}"), wanted):
+    folder = __package__ if file in FILES else __package__.replace("deciders", "curves") if file in CURVES else ""
+    if not folder or not hasattr(module := import_module(f"{folder}.{file}"), wanted):
         raise BadInput(f"no decider {name!r}", "by")
     found: Callable[..., object] = getattr(module, wanted)
     return found

@@ -57,11 +57,8 @@ def boundary_B(width: int, batch: int, seq: int, element_B: float) -> float:
 
 
 @decides("priced")
-def held_B(model: str, batch: int, seq: int, ranks: int = 1, recompute: str = "none") -> float:
-    """Bytes that a layer keeps for the backward pass with attention scores stored: s b h (34 + 5 heads s / h).
-
-    Tensor-parallel `ranks` also split what lies between the products. `recompute`: none, selective or full.
-    """
+def held_B(model: str, batch: int, seq: int) -> float:
+    """Bytes that a layer keeps for the backward pass with attention scores stored: s b h (34 + 5 heads s / h)."""
     from lockstep.describe.workload import Piece, Transformer, layer_activation_B
     from lockstep.describe.workload import model as find
 
@@ -69,10 +66,9 @@ def held_B(model: str, batch: int, seq: int, ranks: int = 1, recompute: str = "n
     if not isinstance(found, Transformer):
         raise BadInput(f"{model} has no layer with scores", "model")
     piece = Piece(
-        micro_batch=batch, seq=seq, tp=ranks, sequence_parallel=True, flash_attention=False, dropout=True,
-        recompute_modules=("core_attn",) if recompute == "selective" else (),
-    )  # fmt: skip
-    return float(layer_activation_B(found, piece, recompute=recompute))
+        micro_batch=batch, seq=seq, tp=1, element_B=2.0, flash_attention=False, dropout=True, recompute_modules=()
+    )
+    return float(layer_activation_B(found, piece))
 
 
 @decides("counted")
