@@ -14,11 +14,12 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep.check.evidence.claims.curves.paths import delayed_loss
+from lockstep.check.evidence.claims.decide import Decided
 from lockstep.check.evidence.claims.entry import Deliverable, Entry, Found
 from lockstep.check.evidence.claims.figures import WORDS, declared, points
 from lockstep.check.evidence.claims.page import anchor, exercise_page
 from lockstep.check.evidence.claims.pictures import PICTURES, pictures
-from lockstep.check.evidence.claims.shelf import entries
+from lockstep.check.evidence.claims.shelf import costs, entries
 
 if TYPE_CHECKING:
     from lockstep.check.evidence.claims.picture import Line
@@ -46,6 +47,14 @@ def test_every_deliverable_is_ticked(entry: Entry) -> None:
     assert len(set(asked)) == len(asked)
     drawn = [one.figure for one in entry.deliverables if one.figure]
     assert len(set(drawn)) == len(drawn), "a picture for each deliverable"
+
+
+def test_cards_say_how_long_their_figures_take() -> None:
+    """Measured, and a few seconds at most."""
+    assert {f"figures {one.id}" for one in EXERCISES} <= set(costs())
+    for entry in EXERCISES:
+        assert Decided(entry).drawing_s <= 6
+        assert f"{Decided(entry).drawing_s:.1f} s for all" in run("claims", entry.id).out
 
 
 def test_a_deliverable_without_a_tick_is_noticed() -> None:
