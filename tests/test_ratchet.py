@@ -58,8 +58,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 2 more: items of the book that are printed as they are decided, and what listings of the guide do when they run.
     # 4 more: checkpoints of several ranks, and why a program cannot be captured.
     # 2 more: where experts lie on ranks, and what an allocator holds.
-    # 4 more: figures that are declared, and what they draw from.
-    "files": (lambda: len(sources()), 1165),
+    # 5 more: figures that are declared, and what they draw from.
+    "files": (lambda: len(sources()), 1166),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
     # 440 more: that file, modules of captured operations, kernels of a GPU, and rows that captures found to differ.
@@ -72,8 +72,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 520 more: two verdicts of a problem, the lines of the book behind every claimed value, rivals, bounds as bounds,
     # items that are printed as they are decided and kept in a file, cards of the guide.
     # 400 more: hooks of copied models, answers of torch.cuda, sizes by answers.
-    # 287 more: what each exercise asks, ticked, and 113 figures.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 143_532),
+    # 302 more: what each exercise asks, ticked, and 113 figures.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 143_547),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),

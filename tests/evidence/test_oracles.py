@@ -9,7 +9,7 @@ import torch
 from evidence.oracles import Network, local_updates, raced, synchronous_pace
 from lockstep.check.evidence.claims.deciders.rounds import local_run
 from lockstep.check.evidence.claims.deciders.steps import curvature, race, trained_loss
-from lockstep.check.evidence.claims.pictures import NOISY
+from lockstep.check.evidence.claims.exercise_pictures import NOISY
 
 COURSE = {
     "workers": 16, "law": "uniform:low=0.95,high=1.05", "slow_frac": 0.1, "slow": 5, "steps": 40, "condition": 30,
