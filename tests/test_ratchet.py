@@ -72,8 +72,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 520 more: two verdicts of a problem, the lines of the book behind every claimed value, rivals, bounds as bounds,
     # items that are printed as they are decided and kept in a file, cards of the guide.
     # 400 more: hooks of copied models, answers of torch.cuda, sizes by answers.
-    # 302 more: what each exercise asks, ticked, and 113 figures.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 143_547),
+    # 303 more: what each exercise asks, ticked, and 113 figures.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 143_548),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),

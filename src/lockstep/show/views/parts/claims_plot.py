@@ -128,9 +128,10 @@ def _draw_line(line: Line, axes: Axes, color: str, part: float, number: int) -> 
         axes.barh(np.asarray(line.x) + BARS * part, line.y, height=BARS / number, color=color, label=line.label)
         return
     wider = 1.8 * (1 - part) if line.kind in ("joined", "curve") else 0.0
+    size, above = (8.0, 3) if line.kind == "wrong" else (4 + 1.5 * wider, 2)
     axes.plot(
-        line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.2 + wider,
-        markersize=4 + 1.5 * wider, drawstyle="steps-mid" if line.kind == "steps" else "default",
+        line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.2 + wider, markersize=size,
+        zorder=above, drawstyle="steps-mid" if line.kind == "steps" else "default",
     )  # fmt: skip
 
 
