@@ -61,6 +61,7 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 15 more: two kept runs beside one another, read, compared and shown, and the runs by which an exercise tries it.
     # 13 more: logs that are followed (stamps, steps, a state machine, a verb, its view, a screen), and cards.
     # 16 more: tables of exercises, how students' ones are read, what may go wrong in them, and what is said of that.
+    # 5 more: figures that are declared, and what they draw from.
     "files": (lambda: len(sources()), 1177),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
@@ -78,6 +79,7 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # for what tables of the guide print.
     # 2040 more: 1779 for logs that are followed, 260 for cards, 1 for names of models in comparisons.
     # 2,496 more for these 16: 18 sheets are 810 of them.
+    # 303 more: what each exercise asks, ticked, and 113 figures.
     "lines": (lambda: sum(text.count("\n") for text in sources().values()), 145_741),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),

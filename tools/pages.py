@@ -6,7 +6,8 @@
 
 Three kinds of text are regenerated: console blocks of one `lockstep` command, by the rules of `tests/test_docs.py`,
 pages that are written from data as a whole (`WRITTEN`), and the table of pages by which `lockstep find` knows them. So
-are pictures, of which `doc_pictures.py` has the commands: `python tools/pages.py docs/pictures` for them alone.
+are pictures, of which `doc_pictures.py` has the commands: `python tools/pages.py docs/pictures` for them alone, and
+figures of exercises: `python tools/pages.py docs/exercises`.
 Commands that measure this machine are left alone. A command that ends otherwise than its block shows is listed and left
 for a person to look at.
 """
@@ -17,6 +18,7 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from re import Match
 from typing import TYPE_CHECKING
@@ -54,6 +56,13 @@ def claims_page() -> str:
     from lockstep.check.evidence.claims.page import claims_page as page
 
     return page()
+
+
+def exercise_page(item: str) -> str:
+    """What one exercise asks, what ticks it, and its figures."""
+    from lockstep.check.evidence.claims.page import exercise_page as page
+
+    return page(item)
 
 
 def experiments_page(answers: Callable[[str], Findings] | None = None) -> str:
@@ -140,6 +149,7 @@ WRITTEN: dict[str, Callable[[], str]] = {
     "docs/reference/claims.md": claims_page,
     "docs/reference/experiments.md": experiments_page,
     "docs/reference/configurations.md": configurations_page,
+    **{f"docs/exercises/c{number}.md": partial(exercise_page, f"C.{number}") for number in range(1, 21)},
 }
 """Pages that a function writes as a whole."""
 
@@ -206,6 +216,8 @@ def main() -> None:
             page.write_text(text, "utf-8")
     if drawing:
         doc_pictures.pictures(found.changed, given.write)
+    if any(doc_pictures.FIGURES.is_relative_to(path) for path in below):
+        doc_pictures.figures(found.changed, given.write)
     if not given.paths and page_table.text() != page_table.TABLE.read_text("utf-8"):
         found.changed.append(f"{name_of(page_table.TABLE)}: the pages as lockstep find knows them")
         if given.write:

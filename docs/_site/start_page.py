@@ -11,6 +11,7 @@ CONTENTS = {
     "Learn": """learn/memory learn/step-time learn/collectives learn/pipelines learn/choosing learn/convergence
         learn/batch-size learn/compression learn/precision learn/optimizers learn/campaigns learn/measuring
         learn/shaped-links learn/training learn/exercises""",
+    "Exercises": " ".join(f"exercises/c{number}" for number in range(1, 21)),
     "Notebooks": """notebooks/plan-a-run notebooks/where-convergence-breaks notebooks/measure-and-fit
         notebooks/five-exercises notebooks/your-own-code notebooks/a-step-of-reinforcement-learning""",
     "Use": """use/commands use/plan use/ui use/other-software use/guide use/fine-tune use/reinforcement use/fine-tunes

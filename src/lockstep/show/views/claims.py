@@ -13,11 +13,12 @@ from typer import Exit
 from lockstep.base.errors import BadInput, Infeasible
 from lockstep.check.evidence.claims.entry import PARTS
 from lockstep.show.verbs.claims import ALL, CARD, ERRATA, LIST, RUN, TABLE, Claims
+from lockstep.show.verbs.words.option import Option
 from lockstep.show.views.parts.claims_grade import render_table
 from lockstep.show.views.parts.claims_plot import has_picture, plot_claim
 from lockstep.show.views.parts.claims_stream import STYLES, Stream, headline
 from lockstep.show.views.parts.command import Command
-from lockstep.show.views.parts.options import PLOT
+from lockstep.show.views.parts.options import PLOT, flags
 from lockstep.show.views.parts.output import draw, given, picture_path, show
 from lockstep.show.views.parts.page import WANTED
 from lockstep.show.views.parts.progress import progress
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from lockstep.base.types.plain import Json
     from lockstep.check.evidence.claims.decide import Corrected, Decided, Known
 
+FIGURE = flags(figure=Option("NAME", "Draw this figure of an exercise alone; its card names them."))
 MOST = 12
 FIRST = ("true", "false", "conditional", "ambiguous", "sound", "undecided")
 """Verdicts that are counted in the headline."""
@@ -120,7 +122,22 @@ def _card(one: Decided, out: Console) -> None:
         lines.append(("picture", f"lockstep claims {entry.id} --plot {entry.id.replace('.', '').lower()}.svg"))
     out.print()
     indented(out, table([("", "left"), ("", "text")], [[Text(name, "dim"), said] for name, said in lines if said]))
+    _deliverables(one, out)
     _numbers(one, out)
+
+
+def _deliverables(one: Decided, out: Console) -> None:
+    """What an exercise asks for, with what ticks each: a picture, a number of the card, or both."""
+    asked = one.deliverables()
+    if not asked:
+        return
+    heading(out, "Deliverables", f"--figure NAME --plot FILE draws one  ({one.drawing_s:.1f} s for all)")
+    rows: list[list[str | Text]] = []
+    for each in asked:
+        tick = Text("no", "bold red") if each["ok"] is False else Text("done", "green")
+        by = [each["figure"] and f"figure {each['figure']}", each["value"] and f"number: {each['value']}"]
+        rows.append([tick, each["asks"], "\n".join(filter(None, by))])
+    indented(out, table([("", "left"), ("asked for", "text"), ("shown by", "text")], rows))
 
 
 def _numbers(one: Decided, out: Console) -> None:
@@ -203,7 +220,9 @@ def _printed_and_right(found: tuple[Corrected, ...], out: Console, *, ran: bool)
     )
 
 
-def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, **words: object) -> None:
+def ask(
+    as_json: bool, plot: str | None = None, claim: list[str] | None = None, figure: str | None = None, **words: object
+) -> None:
     """Answers the question, draws the item if asked, and says on stderr what came out otherwise than registered."""
     from lockstep.learn.lab import each_run_once
     from lockstep.show.verbs.claims import claims
@@ -211,6 +230,8 @@ def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, 
     picture_path(plot)
     if plot and not claim:
         raise BadInput("needs the id of an item to draw", "--plot")
+    if figure and not plot:
+        raise BadInput("chooses what --plot draws and has no effect without it", "--figure")
     if words.get("all") and WANTED.get() is None:
         _ask_all(as_json, claims(*(claim or ()), **given(words), progress=(stream := Stream(as_json))), stream)
         return
@@ -218,7 +239,7 @@ def ask(as_json: bool, plot: str | None = None, claim: list[str] | None = None, 
         with progress("checks") as report:
             found = claims(*(claim or ()), **given(words), progress=report)
         if claim:
-            draw(plot, partial(plot_claim, found))
+            draw(plot, partial(plot_claim, found, figure or ""))
     _say_surprises(found)
     show(found, as_json, render, ok=found.ok)
 
@@ -240,7 +261,7 @@ def _say_surprises(found: Claims) -> None:
 
 
 COMMAND = Command(
-    also=PLOT,
+    also={**FIGURE, **PLOT},
     examples=(
         "lockstep claims",
         "lockstep claims T5",
@@ -250,6 +271,7 @@ COMMAND = Command(
         "lockstep claims B.14 --plot b14.svg",
         "lockstep claims C.4 --seed 7 --handout sheet.md",
         "lockstep claims C.4 --seed 7 --check mine.csv",
+        "lockstep claims C.5 --figure memory-by-schedule --plot memory.svg",
     ),
     more="The exit code is 1 when an item that was run is not true, when a run does not find what is registered, or "
     "when a student's table is wrong.",

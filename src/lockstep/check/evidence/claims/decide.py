@@ -81,6 +81,11 @@ class Decided:
         """Processor seconds that the checks take."""
         return seconds(self.entry.every_check())
 
+    @property
+    def drawing_s(self) -> float:
+        """Processor seconds that its figures take together, measured on one core."""
+        return costs().get(f"figures {self.entry.id}", USUAL_S * len(self.entry.figures))
+
     def evidence(self) -> list[Json]:
         """The checks, with what was found for each."""
         parts = [("printed", self.entry.checks), *((case.when, case.checks) for case in self.entry.cases)]
@@ -89,16 +94,26 @@ class Decided:
         parts.append(("true form", self.entry.truths))
         return [{"part": part, **shown(check, self.found)} for part, checks in parts for check in checks]
 
+    def deliverables(self) -> list[Json]:
+        """What an exercise asks for, what ticks it, and what came out where the checks ran."""
+        ticks = self.entry.ticks(self.found)
+        return [
+            picked(one, "asks figure value") | {"ok": ok}
+            for one, ok in zip(self.entry.deliverables, ticks, strict=True)
+        ]
+
     def to_dict(self) -> Json:
         """Plain JSON form: the card, the evidence, the errata and the cost."""
         return {
             **self.entry.to_dict(),
+            "deliverables": self.deliverables(),
             "verdict": self.verdict,
             "verdicts": self.entry.verdicts(self.verdict),
             "as_registered": self.as_registered,
             "evidence": self.evidence(),
             "errata": [one.id for one in errata_of(self.entry.id)],
             "cpu_s": self.seconds,
+            "drawing_cpu_s": self.drawing_s,
         }
 
 

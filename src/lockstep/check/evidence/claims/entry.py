@@ -155,6 +155,17 @@ class Second:
 
 
 @dataclass(frozen=True, slots=True)
+class Deliverable:
+    """One thing that an exercise asks for, and what ticks it: a figure, a number of the card, or both."""
+
+    asks: str
+    figure: str = ""
+    """Name of the picture that shows it."""
+    value: str = ""
+    """`what` of the check that finds it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Erratum:
     """A wrong number or formula of the chapter: `id` is that of its item and a number, `B.14/1`."""
 
@@ -211,6 +222,21 @@ class Entry:
     """Of an item with two verdicts the other one (`PARTS`)."""
     argument: str = ""
     """A short proof of what is right, or a counterexample to what is not."""
+    deliverables: tuple[Deliverable, ...] = ()
+    """Of an exercise, in the order in which they are asked for."""
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the pictures that it has of its own: those of deliverables, each once."""
+        own = (self.picture, *(one.figure for one in self.deliverables))
+        return tuple(dict.fromkeys(filter(None, own)))
+
+    def ticks(self, found: Mapping[Check, Found] | None) -> list[bool | None]:
+        """Of every deliverable whether its number came out as known; None where nothing ran or it has a figure only."""
+        if found is None:
+            return [None] * len(self.deliverables)
+        outcome = {check.what: check in found and check.as_known(found[check]) for check in self.every_check()}
+        return [outcome[one.value] if one.value else None for one in self.deliverables]
 
     def every_check(self) -> tuple[Check, ...]:
         """Those of the statement and its cases, of what else has a verdict, and of the true form."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from lockstep.check.evidence.claims.deciders.table import nature_of
-from lockstep.check.evidence.claims.entry import KINDS, PARTS, Check, Entry
+from lockstep.check.evidence.claims.entry import KINDS, PARTS, Check, Deliverable, Entry
 from lockstep.check.evidence.claims.shelf import entries, errata, errata_of
 from lockstep.learn.lab.facts import facts
 
@@ -107,9 +107,46 @@ def exercises_page() -> str:
     lines = ["| exercise | command | takeaway |", "|---|---|---|"]
     for entry in entries():
         if entry.kind == "exercise":
-            link = f"[{entry.id}](../reference/claims.md#{anchor(entry)}) {entry.title}"
+            link = f"[{entry.id}](../exercises/{anchor(entry)}.md) {entry.title}"
             lines.append(f"| {link} | `{entry.command}` | {_cell(entry.because)} |")
     return "\n".join(lines)
+
+
+def exercise_page(item: str) -> str:
+    """The page of one exercise, `docs/exercises/c5.md`: what it asks, what ticks each deliverable, numbers, figures."""
+    from lockstep.check.evidence.claims.pictures import pictures
+
+    (entry,) = (one for one in entries() if one.id == item)
+    lines = [f"# {entry.id} {entry.title}", "", entry.says, "", *_answered(entry)]
+    lines += ["## What is asked", "", "| asked for | shown by |", "|---|---|"]
+    lines += [f"| {_cell(one.asks)} | {_ticks(one)} |" for one in entry.deliverables]
+    lines += ["", "## Numbers", "", *_numbers(entry)]
+    for name in entry.figures:
+        title = " ".join(one.title for one in pictures(name))
+        lines += ["", f"## {_named(name)}", "", f"![{title}](figures/{name}.svg)", ""]
+        lines += ["```sh", f"lockstep claims {entry.id} --figure {name} --plot {name}.svg", "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _answered(entry: Entry) -> list[str]:
+    """Answer, law, commands, and where more is said."""
+    learn = f"[{entry.learn.removeprefix('learn/').removesuffix('.md')}](../{entry.learn})"
+    see = [f"[{other}](../reference/claims.md#{other.replace('.', '').lower()})" for other in entry.see]
+    every = f"`lockstep claims {entry.id} --run` finds the numbers, `--plot {anchor(entry)}.svg` draws all figures"
+    return [
+        f"- answer: {entry.because}", f"- law: {entry.true_form}", f"- command: `{entry.command}`", f"- {every}.",
+        f"- see: {', '.join((*see, learn))}", "",
+    ]  # fmt: skip
+
+
+def _ticks(one: Deliverable) -> str:
+    """The figure and the number of a deliverable."""
+    figure = f"figure [{_named(one.figure).lower()}](#{one.figure})" if one.figure else ""
+    return ", ".join(filter(None, (figure, one.value and f"number: {_cell(one.value)}")))
+
+
+def _named(figure: str) -> str:
+    return figure.replace("-", " ").capitalize()
 
 
 def anchor(entry: Entry) -> str:
@@ -144,18 +181,18 @@ def _entry(entry: Entry) -> list[str]:
     lines += [f"- program: [{entry.program}](../../{entry.program})"] if entry.program else []
     links = [f"[{other}](#{other.replace('.', '').lower()})" for other in entry.see]
     learn = [f"[{entry.learn.removeprefix('learn/').removesuffix('.md')}](../{entry.learn})"] if entry.learn else []
-    lines += [
-        f"- see: {', '.join(links + learn)}",
-        "",
-        "| number | claimed | lines | right | |",
-        "|---|---|---|---|---|",
-    ]
+    return [*lines, f"- see: {', '.join(links + learn)}", "", *_numbers(entry), ""]
+
+
+def _numbers(entry: Entry) -> list[str]:
+    """The checks and the errata of an item as tables."""
+    lines = ["| number | claimed | lines | right | |", "|---|---|---|---|---|"]
     lines += [_row(check, stated=check in entry.truths) for check in entry.every_check()]
     wrong = errata_of(entry.id)
     if wrong:
         lines += ["", "| erratum | lines | printed | right |", "|---|---|---|---|"]
         lines += [f"| {one.id} | {one.at} | {_cell(one.printed)} | {_cell(one.right)} |" for one in wrong]
-    return [*lines, ""]
+    return lines
 
 
 def _row(check: Check, *, stated: bool) -> str:

@@ -18,15 +18,13 @@ class Line:
     """One curve.
 
     `kind`: claimed or true laws, found (points), joined (points that no law connects), curve, dashed, wrong (claimed
-    points), or shaded (points that are coloured by `shade`).
+    points), steps (of a histogram), bars, or limit (a bound of a machine).
     """
 
     label: str
     x: Y
     y: Y
     kind: str
-    shade: Y | None = None
-    """Of every point, on the logarithmic scale of colours of the picture."""
     half: Y | None = None
     """Half the width of the 95 % interval of every point."""
 
@@ -41,6 +39,8 @@ class Picture:
     lines: tuple[Line, ...] = ()
     log_x: bool = False
     log_y: bool = False
-    shade: str = ""
-    """What the colours of shaded lines say, with its unit."""
+    least_y: float | None = None
+    """Where the axis begins, where that is not left to the curves."""
+    rows: tuple[str, ...] = ()
+    """Names of the bars, from the top; a line of bars has their lengths as `y`."""
     timeline: Timeline | None = None

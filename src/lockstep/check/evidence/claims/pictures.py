@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from lockstep.check.evidence.claims import exercise_pictures, statement_pictures
+from lockstep.check.evidence.claims import exercise_pictures, figures, statement_pictures
 from lockstep.check.evidence.claims.entry import Entry
 from lockstep.check.evidence.claims.picture import Line, Picture
 
 
 def pictures_of(entry: Entry) -> tuple[Picture, ...]:
     """The pictures of an item, next to each other; none where it has none of its own."""
-    return pictures(entry.picture) if entry.picture else ()
+    from lockstep.learn.lab import each_run_once
+
+    with each_run_once():
+        return tuple(picture for name in entry.figures for picture in pictures(name))
 
 
 def pictures(name: str) -> tuple[Picture, ...]:
@@ -113,26 +117,6 @@ def bounded_runs() -> tuple[Picture, ...]:
     )  # fmt: skip
 
 
-def delays_and_bounds() -> tuple[Picture, ...]:
-    """Updates over a fixed delay, with the printed ones, and the runs under a bound."""
-    from lockstep.check.evidence.claims.deciders.steps import best_updates
-
-    delays = [0, 1, 2, 3, 5, 7, 10, 15, 20]
-    printed = Line("claimed", [0.0, 1.0, 5.0, 10.0, 20.0], [100.0, 110.0, 145.0, 200.0, 350.0], "wrong")
-    exact = [best_updates(delay, 100.0, 1e-4) for delay in delays]
-    linear = [exact[0] * (1 + 1.28 * delay) for delay in delays]
-    fixed = Picture(
-        "How many updates does a delay need? Condition number 100, best step",
-        "delay, updates", "updates to 1e-4 of the distance",
-        (
-            printed, Line("in proportion to 1 + 1.28 delay", list(map(float, delays)), linear, "true"),
-            Line("solved, at the best step of each delay", list(map(float, delays)), exact, "found"),
-        ),
-        log_y=True,
-    )  # fmt: skip
-    return fixed, *bounded_runs()
-
-
 def ring_and_tree() -> Picture:
     """Time of an all-reduce over its size, with and without the latency."""
     from lockstep.check.evidence.claims.deciders.network import simulated_s, time_s
@@ -223,9 +207,10 @@ def noise_floor() -> Picture:
 PICTURES: dict[str, Callable[[], Picture | tuple[Picture, ...]]] = {
     one.__name__.replace("_", "-"): one
     for one in (
-        delay_edge, speed_up, root_of_workers, bounded_runs, delays_and_bounds, ring_and_tree, pipeline,
+        delay_edge, speed_up, root_of_workers, bounded_runs, ring_and_tree, pipeline,
         checkpoint_interval, noise_floor,
         *exercise_pictures.ALL, *statement_pictures.ALL,
     )
 }  # fmt: skip
-"""By the names that entries give them."""
+"""By the names that entries give them; `figures.py` makes those that are declared."""
+PICTURES |= {name: partial(figures.drawn, name) for name in figures.declared()}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lockstep.base.errors import UnknownName
-from lockstep.check.evidence.claims.entry import KINDS, Case, Check, Entry, Erratum, Range, Second
+from lockstep.check.evidence.claims.entry import KINDS, Case, Check, Deliverable, Entry, Erratum, Range, Second
 
 SHELF = Path(__file__).with_name("shelf")
 FILES = ("theorem", "statement", "proof", "example", "exercise", "homework", "guide", "missing")
@@ -64,6 +64,7 @@ def _entry(kind: str, written: Mapping[str, Any]) -> Entry:
         given["second"] = Second(second["says"], second["verdict"], _checks(second.get("checks", ())))
     for name in ("names", "see"):
         given[name] = tuple(given.get(name, ()))
+    given["deliverables"] = tuple(Deliverable(**one) for one in given.get("deliverables", ()))
     for name in ("checks", "truths"):
         given[name] = _checks(given.get(name, ()))
     return Entry(kind=kind, **given)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.base.errors import BadInput
+from lockstep.base.errors import BadInput, UnknownName
 from lockstep.show.views.parts.claims_compared import compared, draw_compared
-from lockstep.show.views.parts.figure import PALETTE, make_figure
+from lockstep.show.views.parts.figure import INK, PALETTE, make_figure
 from lockstep.show.views.parts.findings_plot import drawn_findings, few_ticks
 from lockstep.show.views.parts.output import pairs
 from lockstep.show.views.parts.timelines import draw_timeline
@@ -23,14 +23,23 @@ if TYPE_CHECKING:
 
     from lockstep.check.evidence.claims.decide import Decided
     from lockstep.check.evidence.claims.entry import Entry
-    from lockstep.check.evidence.claims.picture import Picture
+    from lockstep.check.evidence.claims.picture import Line, Picture
     from lockstep.show.verbs.claims import Claims
 
 CLAIMED = "#D62728"
 
 
-STYLES = {"claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "dashed": "--", "wrong": "x"}
-COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555"}
+STYLES = {
+    "claimed": ":", "true": "-", "found": "o", "joined": "o-", "curve": "-", "dashed": "--", "wrong": "x", "steps": "-",
+    "limit": "-.",
+}  # fmt: skip
+COLORS = {"claimed": CLAIMED, "wrong": CLAIMED, "true": "#555555", "limit": INK}
+ACROSS, WIDTH = 3, 68
+"""Most pictures in a row, and letters in a line of the title of one of several."""
+FEW = 3
+"""Lines for whose names there is room inside the axes."""
+BARS = 0.8
+"""Height of the bars of a row."""
 PASSES = {"F": "forward", "B": "backward"}
 """What labels of a timeline mean."""
 CONVERGE = "lockstep converge "
@@ -38,12 +47,12 @@ CONVERGE = "lockstep converge "
 
 def has_picture(entry: Entry) -> bool:
     """Whether `plot_claim` draws it."""
-    return bool(entry.picture) or entry.command.startswith(CONVERGE) or bool(compared(entry))
+    return bool(entry.figures) or entry.command.startswith(CONVERGE) or bool(compared(entry))
 
 
-def plot_claim(found: Claims) -> Figure:
-    """The pictures of an item: its own, or that of its experiment and what is claimed of each number."""
-    from lockstep.check.evidence.claims.pictures import pictures_of
+def plot_claim(found: Claims, figure: str = "") -> Figure:
+    """The pictures of an item: its own, or that of its experiment and what is claimed of each number; one by name."""
+    from lockstep.check.evidence.claims.pictures import pictures, pictures_of
 
     drawn = [one for one in found.entries if has_picture(one.entry)]
     if not drawn:
@@ -51,6 +60,10 @@ def plot_claim(found: Claims) -> Figure:
     if len(drawn) > 1:
         raise BadInput(f"draws one item, not {', '.join(one.entry.id for one in drawn)}", "--plot")
     (one,) = drawn
+    if figure and figure not in one.entry.figures:
+        raise UnknownName("figure", figure, one.entry.figures, "--figure")
+    if figure:
+        return plot_pictures(pictures(figure))
     if own := pictures_of(one.entry):
         return plot_pictures(own)
     panels = _panels(one, found.seed)
@@ -79,13 +92,18 @@ def _titled(title: str, draw: Callable[[Axes], None], axes: Axes) -> None:
 
 
 def plot_pictures(pictures: Sequence[Picture]) -> Figure:
-    """One or several next to each other, each with its question."""
+    """One or several next to each other, in rows of three at most, each with its question."""
     draws = [partial(_draw, picture) for picture in pictures]
-    return make_figure(pictures[0].title, *draws, size=(8.0 if len(draws) == 1 else 6.5 * len(draws), 5.0))
+    if len(draws) == 1:
+        return make_figure(pictures[0].title, *draws)
+    rows = -(-len(draws) // ACROSS)
+    figure = make_figure(pictures[0].title, *draws, size=(6.5 * -(-len(draws) // rows), 5.0 * rows), rows=rows)
+    for picture, axes in zip(pictures, figure.axes, strict=False):
+        axes.set_title(fill(picture.title, WIDTH), loc="left", fontsize=10)
+    return figure
 
 
 def _draw(picture: Picture, axes: Axes) -> None:
-    axes.set_title(picture.title, loc="left", fontsize=10)
     if picture.timeline is not None:
         busy_s = picture.timeline.busy_s()
         draw_timeline(picture.timeline, axes, [lane for lane in picture.timeline.lanes if busy_s[lane] > 0])
@@ -94,35 +112,45 @@ def _draw(picture: Picture, axes: Axes) -> None:
                 text.set_text(PASSES.get(text.get_text(), text.get_text()))
         return
     others = 0
-    for line in picture.lines:
+    for place, line in enumerate(picture.lines):
         color = COLORS.get(line.kind, PALETTE[others % len(PALETTE)])
         others += line.kind not in COLORS
-        if line.half is not None:
-            axes.errorbar(line.x, line.y, line.half, fmt="o", color=color, label=line.label, markersize=5, capsize=3)
-        elif line.shade is None:
-            axes.plot(line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.6, markersize=5)
-        else:
-            axes.plot(line.x, line.y, color="#BBBBBB", linewidth=1, zorder=1)
-            begin = (line.x[0], line.y[0])
-            axes.annotate(line.label, begin, (-6, 4), textcoords="offset points", fontsize=8, ha="right")
-    if picture.shade:
-        _shade(picture, axes)
+        _draw_line(line, axes, color, place / max(len(picture.lines), 1), len(picture.lines))
+    _finish(picture, axes)
+
+
+def _draw_line(line: Line, axes: Axes, color: str, part: float, number: int) -> None:
+    """One of `number` lines, after a `part` of them; the first ones are wider, so that what lies below still shows."""
+    if line.half is not None:
+        axes.errorbar(line.x, line.y, line.half, fmt="o", color=color, label=line.label, markersize=5, capsize=3)
+        return
+    if line.kind == "bars":
+        axes.barh(np.asarray(line.x) + BARS * part, line.y, height=BARS / number, color=color, label=line.label)
+        return
+    wider = 1.8 * (1 - part) if line.kind in ("joined", "curve") else 0.0
+    size, above = (8.0, 3) if line.kind == "wrong" else (4 + 1.5 * wider, 2)
+    axes.plot(
+        line.x, line.y, STYLES[line.kind], color=color, label=line.label, linewidth=1.2 + wider, markersize=size,
+        zorder=above, drawstyle="steps-mid" if line.kind == "steps" else "default",
+    )  # fmt: skip
+
+
+def _finish(picture: Picture, axes: Axes) -> None:
+    """Scales, names of axes and bars, and the legend."""
     if picture.log_x:
         axes.set_xscale("log")
         few_ticks(axes.xaxis)
     if picture.log_y:
         axes.set_yscale("log")
         few_ticks(axes.yaxis)
+    axes.minorticks_off()
     axes.set(xlabel=picture.x, ylabel=picture.y)
-    axes.legend(fontsize=8, frameon=False)
-
-
-def _shade(picture: Picture, axes: Axes) -> None:
-    """Points of all shaded lines on one logarithmic scale of colours."""
-    from matplotlib.colors import LogNorm
-
-    lines = [line for line in picture.lines if line.shade is not None]
-    x, y, shade = (np.concatenate([np.asarray(getattr(line, name)) for line in lines]) for name in ("x", "y", "shade"))
-    points = axes.scatter(x, y, c=shade, norm=LogNorm(), cmap="viridis", s=36, zorder=2)
-    axes.figure.colorbar(points, ax=axes, label=picture.shade)
-    axes.set_xlim(left=x.min() / 2.5)
+    if picture.rows:
+        axes.set_yticks(np.arange(len(picture.rows)) + (BARS - BARS / len(picture.lines)) / 2, picture.rows, fontsize=8)
+        axes.invert_yaxis()
+    if picture.least_y is not None:
+        axes.set_ylim(bottom=picture.least_y)
+    legend = axes.legend(fontsize=8, frameon=False)
+    if len(picture.lines) > FEW:
+        legend.remove()
+        axes.legend(fontsize=8, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.13))

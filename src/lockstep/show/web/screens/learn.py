@@ -74,7 +74,7 @@ def data(found: Claims, asked: Asked) -> Json:
 
 def _pictured(entry: Entry) -> bool:
     """Whether an item has a picture, or the experiment that decides it."""
-    return bool(entry.picture) or entry.command.startswith(CONVERGE)
+    return bool(entry.figures) or entry.command.startswith(CONVERGE)
 
 
 SCREEN = Screen(

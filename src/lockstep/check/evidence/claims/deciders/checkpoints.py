@@ -34,9 +34,11 @@ def best_overhead(mtbf_h: float, write_h: float) -> float:
 
 
 @decides("solved")
-def overhead(mtbf_h: float, write_h: float, interval_h: float) -> float:
-    """Overhead of an interval for exponential failures and a free restart."""
-    return float(overhead_frac(interval_h, write_h, mtbf_h))
+def overhead(
+    mtbf_h: float, write_h: float, interval_h: float, restart_h: float = 0.0, hidden_frac: float = 0.0
+) -> float:  # fmt: skip
+    """Overhead of an interval for exponential failures; `hidden_frac` of a write goes on beside the work."""
+    return float(overhead_frac(interval_h, write_h, mtbf_h, restart_s=restart_h, hidden_frac=hidden_frac))
 
 
 @decides("solved")

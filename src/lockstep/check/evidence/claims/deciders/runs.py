@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from lockstep.base.units import SECONDS_PER_DAY
 from lockstep.check.evidence.claims.deciders import decides
+
+if TYPE_CHECKING:
+    from lockstep.decide.planner.estimate import Estimate
+
+
+@cache
+def best_layout(model: str, cluster: str, stack: str, seq: int, batch: int) -> Estimate:
+    """The planner's best layout for steps of `batch` sequences."""
+    from lockstep import hardware, workload
+    from lockstep.decide.planner.plan import plan
+    from lockstep.price.layout import Recipe
+
+    return plan(workload.model(model), hardware.cluster(cluster), Recipe.by(stack, seq=seq, batch=batch)).best
 
 
 @decides("priced")
@@ -14,12 +28,7 @@ def days(model: str, cluster: str, stack: str, seq: int, batch: int, tokens: flo
 
     `batch` in sequences of `seq` tokens; `stack` is the training software.
     """
-    from lockstep import hardware, workload
-    from lockstep.decide.planner.plan import plan
-    from lockstep.price.layout import Recipe
-
-    recipe = Recipe.by(stack, seq=seq, batch=batch)
-    best = plan(workload.model(model), hardware.cluster(cluster), recipe).best
+    best = best_layout(model, cluster, stack, seq, batch)
     seconds = {"least": best.interval.low, "expected": best.step_time_s, "most": best.interval.high}[end]
     return tokens / (seq * batch) * seconds / SECONDS_PER_DAY
 

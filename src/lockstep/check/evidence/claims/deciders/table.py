@@ -28,6 +28,8 @@ FILES = (
     "network", "pipelines", "tensors", "scaling", "checkpoints", "steps", "rounds", "layouts", "runs", "listings",
     "kept_runs",
 )  # fmt: skip
+CURVES = ("series", "paths", "plans")
+"""Files of the folder `curves`, from which figures draw and no check decides."""
 LAB = "lab "
 ARITHMETIC = "= "
 _OPERATORS: dict[type, Callable[..., float]] = {
@@ -63,9 +65,10 @@ def kept_by(by: str) -> str:
 
 
 def function(name: str) -> Callable[..., object]:
-    """The decider of that name. Raises BadInput."""
+    """The decider of that name, or what a figure draws from. Raises BadInput."""
     file, _, wanted = name.partition(".")
-    if file not in FILES or not hasattr(module := import_module(f"{__package__}.{file}"), wanted):
+    folder = __package__ if file in FILES else __package__.replace("deciders", "curves") if file in CURVES else ""
+    if not folder or not hasattr(module := import_module(f"{folder}.{file}"), wanted):
         raise BadInput(f"no decider {name!r}", "by")
     found: Callable[..., object] = getattr(module, wanted)
     return found
@@ -90,16 +93,21 @@ def found_in(findings: Findings, what: str) -> Found:
     return Found(math.nan, doubt="left out at this seed")
 
 
-def decide(by: str, seed: int = 0) -> Found:
-    """What arithmetic or a decider finds; `seed` for those that draw random numbers."""
-    if by.startswith(ARITHMETIC):
-        return Found(arithmetic(by.removeprefix(ARITHMETIC)))
+def called(by: str, seed: int = 0) -> object:
+    """What the function that a text names returns, for the arguments there; `seed` if it draws random numbers."""
     name, *given = by.split()
     chosen = function(name)
     arguments = {key: _value(text) for key, _, text in (word.partition("=") for word in given)}
     if "seed" in inspect.signature(chosen).parameters:
         arguments["seed"] = seed
-    found = chosen(**arguments)
+    return chosen(**arguments)
+
+
+def decide(by: str, seed: int = 0) -> Found:
+    """What arithmetic or a decider finds."""
+    if by.startswith(ARITHMETIC):
+        return Found(arithmetic(by.removeprefix(ARITHMETIC)))
+    found = called(by, seed)
     if isinstance(found, np.ndarray):
         from lockstep.learn.lab.findings import credible_errors
         from lockstep.learn.lab.statistics import mean_and_error
