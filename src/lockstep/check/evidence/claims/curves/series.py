@@ -99,6 +99,12 @@ def expert_tokens(number: int, tokens: int, skew: float, seed: int = 0) -> Array
     return np.stack([np.arange(1.0, number + 1), load / load.mean()])
 
 
+def sent_to(rank: int, number: int, top_k: int, tokens: int, ranks: int, skew: float) -> Array:
+    """Megabytes that each rank sends to one of them with the tokens of its experts, of 8 KiB each."""
+    found = experts(number, top_k, tokens, ranks, PlainLink(1e-6, 25e9), skew=skew, token_B=8192.0)
+    return np.stack([np.arange(float(ranks)), found.size_B[:, rank] / 1e6])
+
+
 def random_load(number: int, each: int, times: int, seed: int = 0) -> Array:
     """Largest loads over the mean of experts that get `each` tokens on average, at random."""
     loads = (route(number, 1, number * each, seed=seed + more).load for more in range(times))
