@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 CONTENTS = {
-    "": "docs/index",
+    "": "docs/index gallery",
     "Learn": """learn/memory learn/step-time learn/collectives learn/pipelines learn/choosing learn/convergence
         learn/batch-size learn/compression learn/precision learn/optimizers learn/campaigns learn/measuring
         learn/shaped-links learn/training learn/exercises""",

@@ -152,9 +152,9 @@ def wrong_tables(number: int = 200, seed: int = 2026) -> list[tuple[str, int | N
 
 
 def test_wrong_tables_are_caught_and_their_mistakes_named(tmp_path: Path) -> None:
-    """An eighth of the 200 in every run: `share` of tests/effort.py."""
+    """A sixteenth of the 200 in every run: `share` of tests/effort.py."""
     caught, unnamed = 0, []
-    tables = share([*enumerate(wrong_tables())], 8)
+    tables = share([*enumerate(wrong_tables())], 16)
     for number, (item, seed, words, rows, digits) in tables:
         drawn = SHEETS[item].for_student(seed)
         found = graded(drawn, written(drawn, rows, random.Random(number), digits), tmp_path)
