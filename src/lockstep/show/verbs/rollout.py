@@ -216,7 +216,8 @@ def _update(devices: Cluster, found: "Rollout", asked: Json) -> "Estimate":
         if not described:
             asked_of = read_question(found.engine.model, devices, **words)
             limits = Longest("longest", "", wanted, found.most_tokens, asked_of.cluster, _pads(asked))
-            return plan(asked_of.model, asked_of.cluster, asked_of.recipe, top=1, software=limits, batch_frac=0.0).best
+            best: Json = {"objective": "robust", "top": 1, "software": limits, "batch_frac": 0.0}
+            return plan(asked_of.model, asked_of.cluster, asked_of.recipe, **best).best
         question, layout = read_asked(found.engine.model, devices, None, words | described)
     return estimate_layout(question.job, question.cluster, layout)
 

@@ -12,7 +12,6 @@ from lockstep.decide.planner.export.megatron import run_flags
 from lockstep.decide.planner.export.refusals import Placed, Refusals
 from lockstep.decide.planner.rl_step import RlStep
 from lockstep.decide.planner.rollout import Rollout
-from lockstep.describe.workload import Transformer
 from lockstep.describe.workload.catalog import source_id
 from lockstep.price.generation import Engine
 from lockstep.price.layout import AXES, Job, Layout, Recipe
@@ -142,7 +141,7 @@ class Run:
         no.when(engine.kv_dtype not in known, f"keys and values in {engine.kv_dtype}")
         inside = engine.ep in (1, engine.tp * engine.dp)
         no.when(not inside, f"--rollout-ep {engine.ep}: vLLM divides experts among all {engine.tp * engine.dp} or none")
-        no.when(engine.dp > 1 and not _experts(self.job), "--attention-dp of a model without experts")
+        no.when(engine.dp > 1 and engine.model.experts is None, "--attention-dp of a model without experts")
         no.when(self.devices % self.per_node != 0, f"{self.devices} devices are no whole nodes of {self.per_node}")
         cut = self.apart and self.nodes > 1 and self.training % self.per_node != 0
         no.when(cut, f"--split {self.rollout.devices} cuts a node of {self.per_node} devices")
@@ -192,7 +191,3 @@ def refuse_trainer(job: Job, layout: Layout, no: Refusals, target: str, objectiv
 def _plainly(job: Job) -> Job:
     """The job without its objective, which software that only trains does not know."""
     return replace(job, recipe=replace(job.recipe, train="full"))
-
-
-def _experts(job: Job) -> bool:
-    return isinstance(job.model, Transformer) and job.model.experts is not None
