@@ -22,7 +22,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "fast": (
         "campaigns", "cli", "cli_programs", "collectives", "diagnosis", "failures", "generation", "hardware", "layout",
         "methods",
-        "parallel", "planner", "program", "rows", "simulate", "stacks", "step", "store",
+        "parallel", "planner", "program", "rows", "real", "simulate", "stacks", "step", "store",
         "types", "validation", "verbs", "views", "words", "workload", "test_files.py", "test_house.py",
         "test_mutants.py", "test_ratchet.py", "test_tiers.py", "test_units.py",
     ),
