@@ -1,21 +1,26 @@
-"""`shipped_table`: a TOML file of this package, parsed once per version of the file rather than once per process.
+"""What is made of this package's own files, once per version of the files rather than once per process.
 
-tomllib reads about 5 MB/s, and an estimate needs 200 kB. As Python keeps a module's byte code, the parsed table stays
-in `__pycache__` beside the file, under a digest of the text; where nothing can be written the text is parsed each time.
+`shipped_table`: a TOML file, parsed. tomllib reads about 5 MB/s, and an estimate needs 200 kB. `kept_object`: anything
+that takes long to make. As Python keeps a module's byte code, both stay in `__pycache__` beside the files, under a
+digest of their content; where nothing can be written they are made each time.
 """
 
 from __future__ import annotations
 
 import marshal
 import os
+import pickle
 import sys
 import tomllib
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import resources
 from importlib.resources.abc import Traversable
 from importlib.util import cache_from_source, source_hash
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def shipped_table(package: str, *parts: str) -> dict[str, Any]:
@@ -26,18 +31,35 @@ def shipped_table(package: str, *parts: str) -> dict[str, Any]:
 def table(file: Traversable) -> dict[str, Any]:
     """The content of a TOML file that the package holds."""
     text = file.read_bytes()
-    if not isinstance(file, Path):
+
+    def parsed() -> dict[str, Any]:
         return tomllib.loads(text.decode())
-    kept, digest = Path(cache_from_source(f"{file}.py")), source_hash(text)
-    with suppress(OSError, ValueError, EOFError, TypeError):
+
+    return _kept(file, source_hash(text), parsed, marshal) if isinstance(file, Path) else parsed()
+
+
+def kept_object(file: Path, made_of: Iterable[Path], make: Callable[[], T]) -> T:
+    """What `make` gives, kept beside the module `file` as long as the content of the files `made_of` is the same.
+
+    The objects are pickled: `made_of` are the data that `make` reads and the modules that say what it makes of them.
+    """
+    with suppress(OSError):
+        return _kept(file, source_hash(b"".join(one.read_bytes() for one in made_of)), make, pickle)
+    return make()
+
+
+def _kept(file: Path, digest: bytes, make: Callable[[], T], form: Any) -> T:
+    """The kept copy under `digest`, read by `marshal` or `pickle`; without one, what `make` gives, which is kept."""
+    kept = Path(cache_from_source(f"{file}.py"))
+    with suppress(OSError, ValueError, EOFError, TypeError, AttributeError, ImportError, pickle.UnpicklingError):
         found = kept.read_bytes()
         if found.startswith(digest):
-            content: dict[str, Any] = marshal.loads(found[len(digest) :])
+            content: T = form.loads(found[len(digest) :])
             return content
-    content = tomllib.loads(text.decode())
+    content = make()
     if not sys.dont_write_bytecode:
         with suppress(OSError, ValueError):
-            _keep(kept, digest + marshal.dumps(content))
+            _keep(kept, digest + form.dumps(content))
     return content
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from lockstep.describe.hardware.device import Device
-from lockstep.describe.hardware.schema import FactorEntry, PaceEntry
+
+if TYPE_CHECKING:
+    from lockstep.describe.hardware.schema import FactorEntry, PaceEntry
 
 
 def paced(device: Device, entry: PaceEntry) -> Device:

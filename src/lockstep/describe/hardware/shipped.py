@@ -14,8 +14,9 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
+from lockstep.base import units
 from lockstep.base.documents.files import File, read_text
-from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.documents.shipped import kept_object, shipped_table
 from lockstep.base.errors import BadInput, UnknownName
 from lockstep.base.registry import Registry
 from lockstep.describe.hardware.cluster import Cluster, Shelf
@@ -33,11 +34,18 @@ NAMING_KEYS = frozenset(
 )
 MOST_B = 2**20
 """Of a file."""
+UNITS = FilePath(units.__file__)
 
 
 @cache
 def shelf() -> Shelf:
-    """Everything in the catalog, read once."""
+    """Everything in the catalog, read once per version of it."""
+    here = FilePath(__file__)
+    return kept_object(here, [*sorted(here.parent.rglob("*.py")), *sorted(here.parent.rglob("*.toml")), UNITS], _shelf)
+
+
+def _shelf() -> Shelf:
+    """Everything in the catalog, validated and built."""
     filled = Shelf()
     for name in FILES:
         _add(shipped_table("lockstep.describe.hardware", "catalog", name), name, filled)

@@ -23,7 +23,7 @@ from lockstep.base.errors import BadInput, Infeasible, RunFailed, brief, closest
 from lockstep.base.registry import PluginWarning
 from lockstep.base.vocabulary import COMMANDS
 from lockstep.show.cli.streams import standard_streams
-from lockstep.show.cli.verb import Verb
+from lockstep.show.cli.verb import Root, Verb
 from lockstep.show.verbs import TABLE, VERBS
 from lockstep.show.verbs.words.kinds import lacking
 from lockstep.show.views.parts.options import verb_function
@@ -52,6 +52,7 @@ def build(verbs: Iterable[str] = VERBS) -> typer.Typer:
     """The command with the given verbs loaded; the others only say what they do."""
     app = typer.Typer(
         name="lockstep",
+        cls=Root,
         epilog="[bold]Example[/bold]\n\nlockstep plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T",
         no_args_is_help=True,
         rich_markup_mode="rich",
