@@ -21,7 +21,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby, takewhile
 from math import prod
@@ -30,6 +29,7 @@ import numpy as np
 
 from lockstep.base.documents.files import File, open_file
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 
 SCHEMA = 4

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
+
+from lockstep.base.records import dataclass, field
 
 MOST_TRIES = 100_000
 """Ways in which two lists are laid beside each other before it is given up."""

@@ -11,7 +11,6 @@ import re
 import zipfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
@@ -20,6 +19,7 @@ from typing import Any
 
 from lockstep.base.documents.files import File
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.describe.captured import (
     COLLECTIVES,

@@ -13,11 +13,11 @@ import heapq
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Floats, Ints
 from lockstep.explain.match import HOST_SKEW_S, Clock, Collectives, Match, apart, by_step, listed, match
 from lockstep.explain.recover import Key, recovered

@@ -7,9 +7,9 @@ what nobody measured or predicted; it is never 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json, picked
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ the step on beyond what was predicted of it. The MFU of a cause is a ceiling: th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.estimate import Estimate

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.explain.classes import CLASSES
 from lockstep.explain.partition import Partition, partition

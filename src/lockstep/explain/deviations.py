@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from typing import Any
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.units import format_frac
 from lockstep.decide.planner.estimate import Estimate, estimates

@@ -16,10 +16,10 @@ the host's is found by trial: as much as makes the replay's idle time and expose
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Array, Floats
 from lockstep.explain.predicted import FIRST_STEP, Shown, traces_of
 from lockstep.explain.ranks import SHARES, AllRanks

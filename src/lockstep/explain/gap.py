@@ -18,7 +18,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+
+from lockstep.base.records import dataclass
 
 REST = "rest"
 SMALL_FRAC = 2e-4

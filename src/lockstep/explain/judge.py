@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.units import format_frac
 from lockstep.decide.planner.estimate import Estimate

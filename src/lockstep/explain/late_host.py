@@ -11,10 +11,10 @@ factor is the one with which the predicted step is longer by as much as the repl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.decide.planner.estimate import Estimate, estimate
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.hardware.pace import paced

@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
 
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Floats, Ints
 from lockstep.explain.classes import CLASSES
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.base.units import format_size
 from lockstep.describe.hardware import Cluster, Level
 from lockstep.explain.refit import with_link

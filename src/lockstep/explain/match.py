@@ -17,10 +17,10 @@ Source of the test by end skew: vLLM RFC 52777 and TraceLens' collective analysi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats, Ints
 from lockstep.explain.steps import Window
 

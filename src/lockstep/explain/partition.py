@@ -20,11 +20,11 @@ reading Nsight Systems traces (2025) and HolisticTraceAnalysis (Meta, 2023).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Bools, Floats, Ints
 from lockstep.explain.classes import CLASSES
 from lockstep.explain.steps import Window

@@ -9,10 +9,10 @@ add up to the difference of the two predictions; what is left of the stated numb
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.decide.planner.estimate import Estimate, estimate
 from lockstep.explain.stated import Stated

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Floats, Ints
 from lockstep.explain.classes import CLASSES, COMMUNICATION
 from lockstep.explain.ranks import SHARES, AllRanks

@@ -23,11 +23,11 @@ with a normal prior.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Bools, Floats
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.hardware import Device

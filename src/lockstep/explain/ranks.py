@@ -8,11 +8,11 @@ far as these are written. Simulated without any difference between ranks it take
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats, Ints
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.price.kernels.clock import Clock, Work

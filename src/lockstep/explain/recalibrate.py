@@ -10,12 +10,12 @@ same link.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from lockstep.base.documents.files import File
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.check.validation.calibration import KINDS, LEFT_FRAC, PRODUCTS, Measured, calibrate
 from lockstep.decide.planner.estimate import Estimate, estimate

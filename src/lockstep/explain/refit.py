@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.describe.hardware import Cluster, Link
 from lockstep.describe.hardware.source import Source

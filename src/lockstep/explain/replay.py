@@ -9,10 +9,10 @@ error is the trust of all that is read from it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Floats
 from lockstep.explain.ranks import SHARES, AllRanks
 from lockstep.simulate.play import simulate

@@ -10,9 +10,9 @@ another peak than the device's dense one is first turned into one of that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.units import (
     COUNT,

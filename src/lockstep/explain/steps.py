@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Bools, Floats, Ints
 from lockstep.explain.streams import streams_of
 from lockstep.explain.trace import Mark, RankTrace

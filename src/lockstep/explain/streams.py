@@ -12,10 +12,10 @@ at its place in other steps, if these agree, and estimates its launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Array, Bools, Floats, Ints
 from lockstep.explain.trace import RankTrace, Spans
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Bools, Floats, Ints
 from lockstep.explain.classes import COMMUNICATION, UNKNOWN
 

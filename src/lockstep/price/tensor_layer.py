@@ -14,8 +14,8 @@ Sources: M. Shoeybi et al., "Megatron-LM" (arXiv 1909.08053), section 3; D. Nara
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
 from lockstep.describe.workload import Attention, Mlp, Piece, Transformer, layer_activation_B

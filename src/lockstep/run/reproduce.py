@@ -21,12 +21,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass, replace
 from lockstep.base.settings import read_settings
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked, plain

@@ -15,12 +15,12 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from lockstep.base.documents.files import File, read_text
 from lockstep.base.errors import BadInput, brief, instead, suggestion
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from io import BufferedReader, BytesIO, FileIO, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.base.units import format_size
 
 # Missing on Windows, where opening a named pipe by such a path is not possible.

@@ -11,7 +11,6 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.base.engines.batches import Batches
@@ -21,6 +20,7 @@ from lockstep.base.engines.packing import unpacked
 from lockstep.base.engines.questions import Questions
 from lockstep.base.engines.sweep_file import SweepFile
 from lockstep.base.errors import CTRL_C, RunFailed
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.progress import Progress
 
 LOG = logging.getLogger("lockstep.engines")

@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from queue import Empty, SimpleQueue
@@ -28,6 +27,7 @@ from lockstep.base.engines.cluster import local_cluster
 from lockstep.base.engines.engine import MOST_DEATHS, Answered, Batch, Engine, EngineLost, answer_batch
 from lockstep.base.engines.questions import versions
 from lockstep.base.errors import BadInput, not_installed
+from lockstep.base.records import dataclass, field
 
 CONNECT_S = 10.0
 START_S = 120.0

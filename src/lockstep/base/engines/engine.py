@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lockstep.base.engines.packing import packed
 from lockstep.base.engines.threads import one_blas_thread
+from lockstep.base.records import dataclass
 
 MOST_DEATHS = 3
 """Processes that one batch may take with it before it is given up."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lockstep.base.engines.engine import Answered, Batch, Engine
+from lockstep.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, ClassVar
 
 from lockstep.base.engines.engine import MOST_DEATHS, Answered, Batch, Engine
+from lockstep.base.records import dataclass, field
 
 ANSWERING = "lockstep.base.engines.answering"
 PATIENCE_S = 10.0

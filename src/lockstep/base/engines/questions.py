@@ -11,7 +11,6 @@ import hashlib
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 from lockstep import __version__
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.store.files import canonical
 from lockstep.base.types.plain import Json
 

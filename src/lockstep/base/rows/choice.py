@@ -6,8 +6,8 @@ cell (model, cluster) = the least of a figure over all other options
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.base.rows.columns import label
 from lockstep.base.rows.rows import Rows
 

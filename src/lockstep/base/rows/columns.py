@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from lockstep.base.records import dataclass
 from lockstep.base.rows.rows import Rows
 from lockstep.base.units import (
     SECONDS_PER_DAY,

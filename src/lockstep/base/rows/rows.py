@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
 
 from lockstep.base.errors import CTRL_C, BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, as_written, picked
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import NUMBER

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from lockstep.base.records import dataclass
 from lockstep.base.store.record import Record
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown

@@ -10,10 +10,10 @@ import sqlite3
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.store.record import STATUSES, Record
 from lockstep.base.types.plain import Json, picked
 

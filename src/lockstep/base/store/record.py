@@ -15,12 +15,12 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from lockstep.base.errors import LONGEST, BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.store.files import read_lines, read_whole
 from lockstep.base.types.plain import Json, picked, plain
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from lockstep.base.records import dataclass
 
 FORMATS = ("half", "fp32", "wider", "byte")
 """As activations are (`element_B`), fp32, what fp32 has beyond activations, and a byte."""

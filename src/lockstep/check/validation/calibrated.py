@@ -8,11 +8,11 @@ before and after.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Floats
 from lockstep.check.validation.calibration import Measured, calibrate
 from lockstep.check.validation.case import Case, read_rows

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.check.validation.cases.study import Study

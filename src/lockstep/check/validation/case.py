@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import resources
 
+from lockstep.base.records import dataclass
 from lockstep.decide.planner.utilisation import executed_flops, model_flops
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import Attention, Mlp, Transformer

@@ -8,12 +8,12 @@ what was measured is asked of constants that know no row of the software either 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
 from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.check.validation.case import Case
 from lockstep.check.validation.without_program import without_program

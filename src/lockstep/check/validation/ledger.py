@@ -8,12 +8,12 @@ program meets. Entries are read and never computed again; `tools/first_sight/ask
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 

@@ -11,9 +11,9 @@ constants that its software had no part in (`without_program`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.check.validation.case import Case
 from lockstep.check.validation.report import TABLES

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.check.validation import (
     bigscience_v100,

@@ -11,10 +11,10 @@ software are slow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.check.validation.case import Case
 from lockstep.decide.planner.interval import ends_of, spread_on

@@ -8,12 +8,12 @@ planners usually assume) and a constant HFU (recomputed FLOPs too, which must kn
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.progress import Progress

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.check.validation.served import SERVER_HOST_S
 from lockstep.decide.planner.estimate import estimate
 from lockstep.decide.planner.rl_step import RlStep, rl_step

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.check.validation.served_models import served_model
 from lockstep.describe.hardware import cluster
 from lockstep.price.generation import Engine, Passes, pool_of, simulate_answers, steady

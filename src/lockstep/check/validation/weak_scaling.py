@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.check.validation import dgxc, internlm, llm_foundry
 from lockstep.check.validation.case import Case
 from lockstep.describe.workload.parameters import parameters

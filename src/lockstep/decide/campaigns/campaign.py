@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from lockstep.base.engines import Engine, SweepFile
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown

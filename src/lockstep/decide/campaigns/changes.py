@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.decide.campaigns.run import Run, Scenario
 from lockstep.decide.planner.upgrades import upgrades

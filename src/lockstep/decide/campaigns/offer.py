@@ -18,9 +18,8 @@ Source: H. Touvron et al., "LLaMA: open and efficient foundation language models
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.decide.campaigns.operation import Operation
 from lockstep.decide.campaigns.run import Run

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.units import format_bandwidth, format_frac, format_size, format_time
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.price.layout import Job, checkpoint_B

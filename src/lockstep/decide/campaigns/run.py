@@ -9,9 +9,9 @@ Cheap enough to ask again with any number changed, which is how sensitivities an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass
 from lockstep.base.units import SECONDS_PER_DAY, format_time
 from lockstep.decide.campaigns.operation import Operation
 from lockstep.decide.campaigns.target import Target

@@ -13,9 +13,9 @@ devices it adds. Sizes are powers of two of nodes, parts of a node, and the whol
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown

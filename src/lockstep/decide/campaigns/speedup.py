@@ -18,13 +18,13 @@ Flatt, "Measuring parallel processor performance", CACM 33, 1990.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Whole
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown

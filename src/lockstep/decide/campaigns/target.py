@@ -21,10 +21,10 @@ on fewer tokens; it is here for comparison.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lockstep.base.errors import BadInput, Infeasible, UnknownName
+from lockstep.base.records import dataclass, replace
 from lockstep.base.units import format_count, format_frac
 from lockstep.describe.workload import Model, Transformer, parameters
 from lockstep.learn.methods.critical_batch import extra_examples_frac

@@ -7,9 +7,9 @@ splits, and its elasticity is about throughput only unless a critical batch is k
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.decide.campaigns.run import Run, Scenario
 from lockstep.decide.planner.estimate import estimate as estimate_layout

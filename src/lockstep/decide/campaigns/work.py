@@ -19,9 +19,9 @@ over the first 4 to 12 billion tokens); Megatron-LM's --rampup-batch-size.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.units import format_count
 from lockstep.decide.campaigns.operation import Operation
 from lockstep.decide.planner.estimate import Estimate

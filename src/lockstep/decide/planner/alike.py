@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field, replace
 from lockstep.decide.planner.interval import Ends
 from lockstep.decide.planner.robust import robust_among
 from lockstep.decide.planner.search import Findings, Takes, searches

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field, fields, replace
 from lockstep.base.types.arrays import Floats
 from lockstep.decide.planner.interval import Ends, ends_of
 from lockstep.decide.planner.space import MICRO_BATCHES

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Floats, Number
 from lockstep.decide.planner.space import Space
 from lockstep.describe.hardware import Cluster

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lockstep.base.errors import Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.decide.planner.utilisation import Utilisation, plain_mfu
 from lockstep.price.layout import Layout, Recipe

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 
 from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.records import dataclass
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.decide.planner.result import Plan
 from lockstep.decide.planner.roofline import Roofline

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown

@@ -21,12 +21,12 @@ data_loader.py (BatchSamplerShard); TRL 1.16.0, trainer/utils.py (RepeatSampler)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import ceil, lcm
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.units import format_frac
 from lockstep.decide.planner.samples import Samples

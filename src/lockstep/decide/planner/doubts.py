@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
 from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.support import steps_on
 from lockstep.describe.hardware import Device, devices

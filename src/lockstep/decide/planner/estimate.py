@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.plain import Json, plain
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import SECONDS_PER_DAY, format_flops, format_size, format_time

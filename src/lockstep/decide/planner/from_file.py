@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, plain
 from lockstep.price.layout import Job
 

@@ -8,9 +8,8 @@ deadline    the fewest devices on which the tokens are done in time
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lockstep.base.errors import BadInput, Infeasible, UnknownName, Violation
+from lockstep.base.records import dataclass
 from lockstep.base.units import SECONDS_PER_DAY, format_time
 from lockstep.decide.planner.course import Course
 from lockstep.decide.planner.estimate import hourly_price_usd

@@ -15,13 +15,13 @@ quantiles of a normal law with the error left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
 
 import numpy as np
 
 from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.units import format_frac, format_time

@@ -9,11 +9,11 @@ another.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.candidates import Sized, candidates
 from lockstep.decide.planner.course import Course

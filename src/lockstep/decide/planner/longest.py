@@ -8,11 +8,10 @@ training software, or none, whose layouts must also hold that sequence.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
 from lockstep.base.errors import Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number
 from lockstep.decide.planner.candidates import AlsoHeld
 from lockstep.decide.planner.search import Takes

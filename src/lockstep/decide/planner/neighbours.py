@@ -17,12 +17,12 @@ train more tokens altogether, are then planned as the question itself was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from math import ceil, floor, gcd, inf
 from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.base.units import format_count, format_frac
 from lockstep.decide.planner.space import ALL_RANKS, Space

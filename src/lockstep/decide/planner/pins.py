@@ -6,8 +6,7 @@ A field with values restricts its axis of the space to them, also to values that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.space import ALL_RANKS, SHARDING, Space, default_space
 from lockstep.describe.workload import RECOMPUTE

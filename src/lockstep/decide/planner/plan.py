@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import inf
 
 from lockstep.base.errors import BadInput, Infeasible, Violation
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.progress import Progress
 from lockstep.base.units import format_frac, format_size
 from lockstep.decide.planner.alike import TOGETHER

@@ -7,10 +7,10 @@ left out. So counts and front of the points are those of the search, which a tes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Array, Bools, Floats
 from lockstep.decide.planner.candidates import candidates
 from lockstep.decide.planner.space import Space

@@ -9,8 +9,7 @@ The default space is searched without gpipe, which 1f1b matches in time with les
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
+from lockstep.base.records import dataclass, field, replace
 from lockstep.decide.planner.candidates import Candidates, candidates
 from lockstep.decide.planner.search import Findings, Scored, search
 from lockstep.decide.planner.space import Space, default_space

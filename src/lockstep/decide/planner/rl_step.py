@@ -23,9 +23,9 @@ phases where no host is known.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.decide.planner.ahead import ahead_s
 from lockstep.decide.planner.estimate import Estimate

@@ -8,12 +8,12 @@ phase ends when the last engine has its last answer. Every engine is simulated, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats, Ints
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown

@@ -8,8 +8,8 @@ base that is not quantised, all parameters instead of adapters.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.decide.planner.estimate import Estimate, estimate
 from lockstep.describe.workload import RECOMPUTE, Transformer

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lockstep.base.errors import Infeasible
+from lockstep.base.records import dataclass
 from lockstep.base.units import format_frac, format_time
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.decide.planner.pins import Pins

@@ -21,7 +21,6 @@ import io
 import json
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -29,6 +28,7 @@ import numpy as np
 
 from lockstep.base.documents.files import read_text
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.play import parse_law
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.progress import Progress

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.decide.planner.replans import Replans
 from lockstep.decide.planner.whatif import scaled

@@ -15,10 +15,10 @@ it would choose: what a flag or a key does not exist for is not chosen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.base.errors import BadInput, Infeasible, UnknownName
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.candidates import AlsoHeld
 from lockstep.decide.planner.export import CHOICES, TARGETS, version

@@ -11,11 +11,10 @@ Combinations that break a rule of `price/layout/rules.py` are counted, never ski
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Ints
 from lockstep.describe.workload import FULL, NONE, SELECTIVE
 from lockstep.price.layout import AXES, KEEP, Job, LayoutGrid, divisors, splits_evenly

@@ -11,10 +11,10 @@ The published steps are those of `lockstep validate`; `support.toml` is the outp
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 
 from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.hardware import Device, devices
 from lockstep.describe.stacks import Stack, stacks

@@ -7,12 +7,12 @@ jobs that differ in nothing but the global batch, of which `ends_with_batches` g
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 
+from lockstep.base.records import dataclass, field, fields, replace
 from lockstep.decide.planner.interval import Ends, ends_of
 from lockstep.describe.hardware import Cluster
 from lockstep.price.layout import Job, Layout, Memory, grids_of

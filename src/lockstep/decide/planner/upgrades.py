@@ -14,11 +14,11 @@ out when nothing is faster.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 
 from lockstep import hardware
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.units import format_frac, format_size, format_time
 from lockstep.decide.planner.estimate import Estimate, estimate, hourly_price_usd

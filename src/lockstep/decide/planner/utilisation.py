@@ -14,9 +14,9 @@ and is at most 1; without a fused kernel all of the scores are computed and coun
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json
 from lockstep.base.units import format_frac

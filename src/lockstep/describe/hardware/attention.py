@@ -13,8 +13,7 @@ Constants and their sources: `catalog/efficiency.toml`; `python tools/fit/attent
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number
 
 WIDE_HEAD = 128

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass, field
 from lockstep.base.registry import Registry
 from lockstep.describe.hardware.cluster import Cluster, Level, Node, Shelf
 from lockstep.describe.hardware.device import Device, Efficiency, efficiency

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.describe.hardware.device import Device
 
 CAPABILITIES: Mapping[str, tuple[int, int]] = {

@@ -14,13 +14,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Number, Whole
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, picked

@@ -16,11 +16,11 @@ else that touches memory runs at `stream_frac` of the memory bandwidth, attentio
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.describe.hardware.attention import AttentionKernel

@@ -11,11 +11,10 @@ are those of the whole machine, whose devices share them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Number, Whole
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.hardware.source import Provenance, check_positive

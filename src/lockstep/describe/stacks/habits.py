@@ -6,8 +6,7 @@ sets by default are `Stack.switches`; how it runs the kernels between products a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-
+from lockstep.base.records import dataclass, fields
 from lockstep.base.types.plain import Json
 
 

@@ -21,12 +21,12 @@ steps for apex's and Transformer Engine's (`python tools/fit/fit.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass, field, fields, replace
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.describe.stacks.habits import Habits
 from lockstep.describe.stacks.ways import FROM_LAYOUT, Way, Ways, chosen, find_way, read_ways, usual_ways

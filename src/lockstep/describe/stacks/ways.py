@@ -24,12 +24,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.errors import BadInput, UnknownName, shown
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.saved import FORMATS, Saved
 

@@ -16,9 +16,9 @@ Source: Hu et al. 2021 (arXiv 2106.09685), section 4; targets by name as in Hugg
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.saved import FP32_B
 from lockstep.describe.workload.methods import LORA, Method
 from lockstep.describe.workload.modules import JOINT, SEPARATE, Modules, modules_of

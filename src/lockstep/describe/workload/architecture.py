@@ -7,11 +7,11 @@ the field, what it holds and what would be allowed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.brief import Brief
 from lockstep.describe.workload.checks import LIMITS, divisors_near, flags, one_of, positive, whole
 from lockstep.describe.workload.classifier import Classifier

@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -31,6 +30,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from lockstep.base.documents import read_yaml, validated
 from lockstep.base.documents.shipped import table
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import MISSING, dataclass, fields, replace
 from lockstep.base.types.plain import Json
 from lockstep.base.vocabulary import architecture
 from lockstep.describe.workload.architecture import (

@@ -11,8 +11,8 @@ github.com/huggingface/transformers, 5.24.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload.checks import flags, whole
 from lockstep.describe.workload.weight import Weight

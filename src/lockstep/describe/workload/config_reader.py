@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lockstep.base.documents import Locate
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.describe.workload.checks import LIMITS, divisors_near, shortened
 
 ACTIVATION_NAMES = {

@@ -9,9 +9,9 @@ Symbols: N parameters, L layers, h hidden, s sequence length, V vocabulary, a he
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload.architecture import Transformer
 from lockstep.describe.workload.parameters import parameters

@@ -7,9 +7,9 @@ shortcut as in torchvision ("v1.5"). ResNet-50 has 25,557,032 parameters and 4.0
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.brief import Brief
 from lockstep.describe.workload.checks import flags, whole

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
 
 import numpy as np
 
+from lockstep.base.records import dataclass, fields
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.workload.adapters import Adapters

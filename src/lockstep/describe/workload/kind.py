@@ -19,9 +19,9 @@ A model with an encoder has no pattern: its first layers are the encoder, all ot
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 
 MIXERS = ("attention", "local", "global", "nope", "recurrent", "none")
 BLOCKS = ("dense", "experts", "none")

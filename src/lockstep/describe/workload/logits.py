@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload.architecture import Transformer
 from lockstep.describe.workload.operation import Spread

@@ -19,8 +19,8 @@ section 3.3; prompt tuning, arXiv 2104.08691; peft 0.21.2, peft/tuners/{lora,ver
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
+from lockstep.base.records import dataclass, replace
 from lockstep.describe.workload.weight import Cut, Weight
 
 METHODS = ("lora", "vera", "oft", "ia3", "prompt")

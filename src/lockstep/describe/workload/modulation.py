@@ -13,8 +13,8 @@ Source: Peebles and Xie 2022 (arXiv 2212.09748), section 3.2; facebookresearch/D
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.describe.workload.checks import LIMITS, flags, whole
 from lockstep.describe.workload.piece import Piece, Row
 from lockstep.describe.workload.weight import Category, Weight

@@ -5,10 +5,10 @@ Source: `modules.toml`, by `model_type`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.describe.workload.weight import Weight
 

@@ -38,12 +38,12 @@ Sources: DPO, arXiv 2305.18290, equation 7; KTO, arXiv 2402.01306, section 4.1; 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.base.units import parse_frac, parse_number
 from lockstep.describe.workload.adapter_words import read_adapters

@@ -10,9 +10,9 @@ rows       tokens         those of a micro-batch on the rank
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from lockstep.base.records import dataclass
 from lockstep.describe.workload.weight import Cut, Weight
 
 Rows = Literal["tokens", "stream", "experts"]

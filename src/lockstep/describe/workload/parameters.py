@@ -9,8 +9,8 @@ is in ours; `untrained` says how many there are, and `rank_parameters`, which fe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.workload.architecture import ConvNet, Model, Transformer

@@ -14,9 +14,9 @@ section 3.2.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.describe.workload.checks import divisors_near, flags, whole
 from lockstep.describe.workload.piece import FULL, Piece, Row
 from lockstep.describe.workload.weight import Weight

@@ -42,12 +42,12 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Number, Truth, Whole
 from lockstep.base.types.saved import FP32_B as FP32_B
 from lockstep.base.types.saved import Saved

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.base.documents.files import File
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.explain.classes import op_of
 from lockstep.explain.read import SHAPES, Kind, register

@@ -6,12 +6,12 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BufferedReader
 from typing import IO
 
 from lockstep.base.documents.files import File, open_file
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 
 GZIP = b"\x1f\x8b"
 HEAD_B = 1 << 20

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lockstep.base.documents.files import File
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.explain.read import HANG, Kind, register
 from lockstep.explain.read.file import Head, stream

@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from lockstep.base.documents.files import File
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Array, Floats, Ints
 from lockstep.base.types.plain import Json
 from lockstep.explain.classes import (

@@ -19,12 +19,12 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.documents.files import File
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.explain.classes import CLASSES, COMMUNICATION, op_of
 from lockstep.explain.read import TABLE, Kind, register
 from lockstep.explain.read.file import Head, stream

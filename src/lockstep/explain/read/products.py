@@ -13,12 +13,12 @@ import re
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lockstep.base.documents.files import File
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Floats, Ints
 from lockstep.base.types.plain import Json, picked
 from lockstep.explain.read.file import stream

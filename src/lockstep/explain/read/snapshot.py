@@ -16,12 +16,12 @@ Source: pytorch/pytorch, torch/csrc/cuda/memory_snapshot.cpp; the PyTorch memory
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from lockstep.base.documents.files import File
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.units import format_size
 from lockstep.explain.read import MEMORY, Kind, register

@@ -9,11 +9,11 @@ seconds of all steps, which knows nothing of the time between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
 from lockstep.explain.read.logs.log import PER_DEVICE_TOKENS

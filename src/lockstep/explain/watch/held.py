@@ -7,8 +7,7 @@ compilation, allocation and the filling of caches are in them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json, picked
 
 IN_A_ROW = 3

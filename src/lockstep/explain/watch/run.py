@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json, picked
 from lockstep.explain.read.logs.log import PER_DEVICE_TOKENS, SAMPLES
 from lockstep.explain.read.logs.steps import Printed, Started

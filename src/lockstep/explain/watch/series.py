@@ -15,11 +15,11 @@ import math
 from array import array
 from collections import deque
 from collections.abc import MutableSequence
-from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
 
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json, picked
 

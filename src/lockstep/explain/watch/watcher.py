@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 
+from lockstep.base.records import dataclass, field
 from lockstep.explain.read import kinds
 from lockstep.explain.read.logs.log import PROGRAMS, Program, text_of
 from lockstep.explain.read.logs.progress_bar import STEPS

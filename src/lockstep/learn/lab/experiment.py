@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ import numpy as np
 from lockstep.base.engines.engine import silent as silent
 from lockstep.base.engines.threads import one_blas_thread
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import asdict, dataclass, replace
 from lockstep.base.settings import described, read_settings
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.progress import Progress as Progress

@@ -7,11 +7,11 @@ so, the experiment, and words of the checks that decide.
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.learn.lab.findings import Check, Findings
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown

@@ -36,11 +36,11 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.learn.methods.number_format import NumberFormat
 from lockstep.simulate.program import Program

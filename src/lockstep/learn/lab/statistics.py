@@ -17,12 +17,12 @@ Source of the ratio: Cochran, "Sampling techniques", 1977, section 6.3.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.learn.methods.critical_batch import steps as hyperbola
 from lockstep.simulate.play.sample import student_t

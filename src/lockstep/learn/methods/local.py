@@ -10,10 +10,10 @@ Every piece takes one array or one list of arrays of a worker or of all; the fir
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 
 Array = Any
 BUFFER_POLICIES = ("keep", "average", "reset")

@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.learn.methods.arrays import Array, ieee, namespace
 
 START_SCALE = 2.0**16  # PyTorch GradScaler's init_scale

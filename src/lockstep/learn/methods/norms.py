@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import Array, ieee, like, namespace, norm, wide
 
 

@@ -14,13 +14,13 @@ and overflows to not-a-number); Google and NVIDIA documents of bf16 (8 exponent 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Floats
 from lockstep.learn.methods.arrays import ieee
 

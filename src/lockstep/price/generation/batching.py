@@ -16,11 +16,11 @@ For equal lengths this is `equal.py`, exactly. n sequences in flight, c their co
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Bools, Floats, Ints
 from lockstep.price.generation.equal import reach_sum
 from lockstep.price.generation.passes import Passes

@@ -10,9 +10,9 @@ bf16, as engines keep them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import Transformer
 

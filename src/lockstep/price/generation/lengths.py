@@ -13,7 +13,6 @@ the quantile of the law; without a cut, the law's own closed form. Source: David
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from lockstep.base.documents.files import read_text
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Ints
 from lockstep.base.units import LENGTH, parse_integer, parse_number
 from lockstep.simulate.play import parse_law

@@ -16,11 +16,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats, Number, Whole
 from lockstep.describe.workload import Transformer
 from lockstep.describe.workload.kind import LayerKind

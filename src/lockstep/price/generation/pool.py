@@ -9,10 +9,10 @@ the sequences in flight in fp32. f share of the memory that the engine may take,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats, Ints
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.workload.weight import Weight

@@ -17,10 +17,10 @@ attention. Decoding multiplies the latent by the up-projection's parts per head,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number
 from lockstep.describe.stacks import DEFAULT, stack
 from lockstep.describe.workload.kind import LayerKind

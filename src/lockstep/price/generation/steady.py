@@ -11,8 +11,7 @@ Little's law (J. Little, Operations Research 9, 1961) gives their wait.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lockstep.base.records import dataclass
 from lockstep.price.generation.engine import Engine
 from lockstep.price.generation.passes import Passes
 from lockstep.price.generation.pool import pool_of

@@ -29,10 +29,10 @@ beside their captures, and the profiles of two of them (tests/diagnosis/h100), i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.describe.captured import COLLECTIVES, Operation, tensor_B
 from lockstep.describe.stacks import find_way
 from lockstep.price.kernels.adapters import THIN

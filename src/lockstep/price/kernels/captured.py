@@ -12,9 +12,9 @@ compiler that were measured on one H100 are from what is priced (`benchmarks/one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+from lockstep.base.records import dataclass
 from lockstep.describe.captured import Captured, Operation
 from lockstep.describe.hardware import Device
 from lockstep.describe.stacks import stack

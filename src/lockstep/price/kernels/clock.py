@@ -6,12 +6,12 @@ them (small shards are launch-bound). Formulas and symbols: `describe/hardware/d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Number, Truth
 from lockstep.describe.hardware import AttentionKernel, Device
 from lockstep.describe.hardware.device import SCALED

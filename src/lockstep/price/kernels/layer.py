@@ -11,10 +11,10 @@ for sequence parallelism.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number
 from lockstep.describe.stacks import find_way
 from lockstep.describe.workload import Classifier, LayerKind, Operation, Transformer, layer_operations

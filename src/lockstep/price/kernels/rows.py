@@ -8,10 +8,10 @@ recomputation runs again to that of `recompute.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.describe.workload import FULL, SELECTIVE, LayerKind, Operation, layer_operations, run_again
 from lockstep.price.kernels.adapters import adapter_work
 from lockstep.price.kernels.clock import Work

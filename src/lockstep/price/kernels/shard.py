@@ -6,11 +6,11 @@ Symbols: b sequences per micro-batch, s tokens per sequence, T = b*s/cp tokens o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number, Truth
 from lockstep.describe.workload import Adapters, Transformer
 from lockstep.price.kernels.casts import casts

@@ -8,11 +8,11 @@ axis only, so its members are `degree` ranks, `stride` apart, where the stride i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Ints
 from lockstep.base.types.plain import Json
 from lockstep.describe.hardware import Cluster

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Truth, Whole
 from lockstep.base.types.brief import Brief
 from lockstep.describe.workload import LayerKind, Model, Transformer, scored

@@ -32,7 +32,6 @@ core/parallel_state.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -40,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass, fields, replace
 from lockstep.base.types.arrays import Bools, Ints, Number
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.hardware import Cluster

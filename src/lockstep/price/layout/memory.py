@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial, reduce
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number, Truth, Whole
 from lockstep.base.types.plain import Json
 from lockstep.base.types.saved import FP32_B

@@ -8,11 +8,11 @@ they do the same work for other examples, or for another part of the same tensor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Ints
 from lockstep.price.layout.groups import coordinates
 from lockstep.price.layout.layout import Layout

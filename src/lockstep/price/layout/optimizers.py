@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.workload import Weight
 

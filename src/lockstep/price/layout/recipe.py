@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass, field, fields, replace
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, plain

@@ -8,11 +8,11 @@ released and is trained on; then the number of experts, then the length of seque
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from math import log2
 
 from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload import Experts
 from lockstep.price.layout.layout import LayoutGrid

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Truth
 from lockstep.price.layout.job import Job
 from lockstep.price.layout.layout import Layout, LayoutGrid

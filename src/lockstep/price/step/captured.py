@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.captured import COLLECTIVES, POINT_TO_POINT, READ, RECORD, Captured, Operation

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number, Truth
 from lockstep.describe.hardware import Cluster
 from lockstep.price.kernels.clock import Clock

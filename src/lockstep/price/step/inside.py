@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json
 from lockstep.describe.hardware import Cluster

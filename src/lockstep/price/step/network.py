@@ -6,8 +6,7 @@ the links of its node: `Cluster.group_levels`, and g members in a node leave it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from lockstep.base.records import dataclass, field
 from lockstep.describe.hardware import Cluster
 from lockstep.price.layout import LayoutGrid, span
 from lockstep.simulate.parallel.data.zero import Groups

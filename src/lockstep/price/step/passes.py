@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, field, fields, replace
 from lockstep.base.types.arrays import Truth
 from lockstep.describe.hardware import Cluster
 from lockstep.describe.workload import LayerKind

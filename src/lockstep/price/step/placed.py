@@ -8,10 +8,10 @@ is replayed, which gives the time of the simulated step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.price.step.stage import StageTimes
 from lockstep.simulate.parallel.data.around import Around, Exposed

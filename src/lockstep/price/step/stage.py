@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
 from typing import TypeAlias
 
 import numpy as np
 
+from lockstep.base.records import dataclass, fields, replace
 from lockstep.base.types.arrays import Number, Truth
 from lockstep.describe.workload import FULL, SELECTIVE, Experts, LayerKind
 from lockstep.price.kernels.clock import Clock, Work

@@ -13,10 +13,9 @@ much as the heaviest one, which is exact when they divide evenly and else a boun
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number, Whole
 from lockstep.describe.hardware import Cluster
 from lockstep.price.kernels.clock import Clock

@@ -11,13 +11,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, RunFailed, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown

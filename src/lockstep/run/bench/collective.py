@@ -9,12 +9,12 @@ made once, and the call is repeated.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.run.bench.definition import DIVIDED, OPS, pattern, wrong_elements
 from lockstep.run.execute.clock import Reading, compare_clocks

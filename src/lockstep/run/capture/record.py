@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cache, wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
@@ -18,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.flop_counter import flop_registry
 
+from lockstep.base.records import dataclass, field
 from lockstep.describe.captured import READ, blocks_B
 from lockstep.run.capture.device import NAME
 from lockstep.run.capture.groups import Functional

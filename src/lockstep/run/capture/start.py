@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from pathlib import Path
 from threading import Event
 
 from lockstep.base.errors import BadInput, not_installed
+from lockstep.base.records import asdict, dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.base.types.progress import Progress
 from lockstep.describe.captured import Captured, read_captured

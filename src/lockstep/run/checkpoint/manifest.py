@@ -16,13 +16,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from lockstep.base.documents.files import BESIDE, open_file, read_bytes
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.store.files import canonical, write_whole
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked

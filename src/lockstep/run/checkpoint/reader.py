@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from lockstep.base.documents.files import open_file
 from lockstep.base.errors import BadInput
+from lockstep.base.records import asdict, dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.run.checkpoint.manifest import (
     MANIFEST,

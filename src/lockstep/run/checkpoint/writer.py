@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from lockstep.base.documents.files import replacing
 from lockstep.base.errors import RunFailed
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.run.checkpoint.manifest import (
     REPLICATED,

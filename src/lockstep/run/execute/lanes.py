@@ -16,12 +16,12 @@ a segment would be one element, and an all-reduce of a megabyte a million messag
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.simulate.collectives import PlainLink, get
 from lockstep.simulate.program import Kind, Program
 

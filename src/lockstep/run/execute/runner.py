@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lockstep.base.records import dataclass
 from lockstep.run.execute.lanes import Lane, Task, joined, summands
 from lockstep.run.execute.transfer import Transfers
 from lockstep.run.launch import Rank, point

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from lockstep.base.records import dataclass
 from lockstep.run.launch import Host, Rank
 from lockstep.run.machine import scheduling_class
 

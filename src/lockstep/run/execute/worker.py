@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.run.execute.clock import Alignment, compare_clocks
 from lockstep.run.execute.cores import sizes_to_time, start_together, time_cores

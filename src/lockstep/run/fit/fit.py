@@ -11,11 +11,11 @@ Source: L. Breiman et al., "Classification and Regression Trees" (1984), 3.4.3, 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.run.bench.definition import REDUCING

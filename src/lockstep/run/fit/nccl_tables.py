@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.run.fit.points import Hosts
 
 LARGEST = 1e18

@@ -8,11 +8,11 @@ run at the same time (NCCL_TESTS_SPLIT); the times are of one of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.collectives import PlainLink, get
 from lockstep.simulate.collectives.shares import FLUID

@@ -32,12 +32,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, not_installed
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 
 KEPT_FRAC = 0.75

@@ -12,7 +12,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from lockstep.base.documents import MAX_YAML_B
 from lockstep.base.documents.files import InMemory, read_text, replacing
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown

@@ -24,12 +24,12 @@ fractions are of those.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.describe.hardware import Efficiency
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lockstep.base.errors import RunFailed
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.run.launch.points import in_words
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from lockstep.base.errors import LONGEST, BadInput
+from lockstep.base.records import dataclass
 
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 FIRST_PORT, NUM_PORTS = 20_000, 10_000  # assumed: below Linux's ephemeral ports, which begin at 32768

@@ -11,11 +11,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 
 SLOT_B = 128
 """Bytes of the board per rank: one length byte and a name."""

@@ -16,13 +16,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.run.launch import points
 from lockstep.run.launch.failure import from_exception
 from lockstep.run.launch.keeper import keep

@@ -11,11 +11,11 @@ import signal
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Protocol
 
+from lockstep.base.records import dataclass, field
 from lockstep.run.launch.failure import OWN_CAUSES, Failure, from_exit, run_failed
 from lockstep.run.launch.keeper import descendants, kill_all, kill_group
 from lockstep.run.launch.mail import Inbox

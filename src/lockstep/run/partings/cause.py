@@ -12,10 +12,10 @@ Source: D. Goldberg, "What every computer scientist should know about floating-p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.run.partings.record import DATA, SETTING, STATE, Record, kind_of
 

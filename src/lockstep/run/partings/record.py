@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Array
 
 KINDS = ("data", "setting", "loss", "gradient", "state")

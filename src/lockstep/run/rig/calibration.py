@@ -17,11 +17,11 @@ numbers: alpha = delay + (h1 + h2 + o) / 2 and beta = wire bytes per byte / fitt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked
 from lockstep.run.rig.entrants import ELEMENT_B

@@ -9,9 +9,9 @@ all-to-all   same-first         everyone sends to rank 0 first, then to rank 1, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass, replace
 from lockstep.simulate.collectives import PlainLink, among_ranks, get
 from lockstep.simulate.play import Topology
 from lockstep.simulate.program import Program, ProgramBuilder

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import format_frac, format_time

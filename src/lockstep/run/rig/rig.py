@@ -14,10 +14,10 @@ import math
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from types import TracebackType
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import asdict, dataclass
 from lockstep.base.types.plain import Json
 from lockstep.run.launch import Host
 from lockstep.run.rig.namespace import INTERFACE, why_not

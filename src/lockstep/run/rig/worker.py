@@ -6,12 +6,12 @@ import os
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.run.execute import Runner
 from lockstep.run.execute.lanes import lanes_of
 from lockstep.run.launch import Rank

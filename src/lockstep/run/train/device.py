@@ -7,7 +7,6 @@ message that waits for it where its result goes."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from lockstep.base.records import dataclass, field
 from lockstep.run.train.shard import Flat
 from lockstep.run.train.wire import Wire
 from lockstep.run.train.worker import Batch, cross_entropy

@@ -8,10 +8,10 @@ rank. So the body of a method reads like its paper, and whoever drives it takes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field, fields
 from lockstep.base.registry import Registry
 from lockstep.base.settings import described
 from lockstep.base.types.plain import Json, picked

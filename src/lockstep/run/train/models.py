@@ -8,12 +8,12 @@ Each is an `nn.Sequential` of pieces, so that a pipeline can be cut between any 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Ints
 from lockstep.learn.methods import data
 

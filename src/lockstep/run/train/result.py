@@ -10,11 +10,11 @@ others are as much longer; where nobody waits for the slowest, they are not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import asdict, dataclass, field
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.run.machine import Load, Machine, with_load

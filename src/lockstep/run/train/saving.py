@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryFile
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import asdict, dataclass
 from lockstep.base.types.plain import Json
 from lockstep.run.checkpoint import Checkpoint, CheckpointWriter, latest, latest_for_all
 

@@ -9,12 +9,12 @@ optimizers that treat every entry alike are allowed, so that a shard steps as th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Ints
 from lockstep.learn.methods.optimizers import optimizer
 

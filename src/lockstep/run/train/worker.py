@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.store.files import canonical
 from lockstep.base.types.plain import Json
 from lockstep.run.checkpoint import OWN, REPLICATED, SHARDED, Checkpoint, Part

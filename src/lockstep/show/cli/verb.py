@@ -10,10 +10,13 @@ import re
 from collections.abc import Callable, Collection
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from typer.core import TyperCommand, TyperGroup
 
+Context: TypeAlias = Any
+Parameter: TypeAlias = Any
+"""Both are Click's, which newer releases of Typer hold in a package of their own."""
 ALL_SHOWN = 16
 """A verb with at most so many options has one help, which shows all of them."""
 SHORT_EXAMPLES = 2
@@ -23,7 +26,7 @@ SHORT_EXAMPLES = 2
 class Root(TyperGroup):
     """The command above the verbs."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
+    def get_params(self, ctx: Context) -> list[Parameter]:
         return [_read_plainly(one) for one in super().get_params(ctx)]
 
 
@@ -37,10 +40,10 @@ class Verb(TyperCommand):
         super().__init__(*arguments, **settings)
         self._first = first
 
-    def get_params(self, ctx: Any) -> list[Any]:
+    def get_params(self, ctx: Context) -> list[Parameter]:
         return [_read_plainly(one) for one in super().get_params(ctx)]
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: Context, formatter: Any) -> None:
         every, epilog = self.params, self.epilog
         if not ctx.meta.get("help_all"):
             self._shorten(ctx)
@@ -49,7 +52,7 @@ class Verb(TyperCommand):
         finally:
             self.params, self.epilog = every, epilog
 
-    def _shorten(self, ctx: Any) -> None:
+    def _shorten(self, ctx: Context) -> None:
         """Leaves what `--help` shows: of many options those that come first, each by a clause, and few examples."""
         self.params = every = [one for one in self.params if one.name != "help_all"]
         options = [one for one in every if one.param_type_name == "option"]
@@ -63,14 +66,14 @@ class Verb(TyperCommand):
         self.epilog = "\n\n".join([title, *examples[:SHORT_EXAMPLES], more])
 
 
-def _read_plainly(parameter: Any) -> Any:
+def _read_plainly(parameter: Parameter) -> Parameter:
     """The parameter, which leaves to Typer what is neither text nor absent."""
     if not isinstance(parameter.process_value, partial):
         parameter.process_value = partial(_value, parameter, parameter.process_value)
     return parameter
 
 
-def _value(parameter: Any, process: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+def _value(parameter: Parameter, process: Callable[[Context, object], object], ctx: Context, value: object) -> object:
     """What a parameter gives: text as it stands, what is absent as Click has it, the rest as Typer's `process` does."""
     if value is None and not parameter.required:
         absent = () if parameter.multiple or parameter.nargs == -1 else None
@@ -78,7 +81,7 @@ def _value(parameter: Any, process: Callable[[Any, Any], Any], ctx: Any, value: 
     return value if isinstance(value, str) and parameter.callback is None else process(ctx, value)
 
 
-def _shortened(option: Any) -> Any:
+def _shortened(option: Parameter) -> Parameter:
     """A copy of `option` whose help is the first clause of its text, with its default."""
     short = copy(option)
     text, default, _ = re.split(r"( \(default: .*\)$|$)", option.help or "", maxsplit=1)

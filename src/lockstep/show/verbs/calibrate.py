@@ -1,13 +1,13 @@
 """The verb `calibrate`: how fast one's own software and links are, from a few measured steps and nccl-tests."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.documents.files import writable_yaml, write_text
 from lockstep.base.errors import located
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.words.calling import strict

@@ -1,10 +1,10 @@
 """What ships with Lockstep: models, devices, clusters, links, software stacks and optimizers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.words.calling import strict

@@ -1,9 +1,9 @@
 """Papers and sources behind an answer."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.estimate import best_estimate, refuse_beside

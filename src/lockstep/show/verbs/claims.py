@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import CTRL_C, BadInput, RunFailed, UnknownName
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import parse_time_s

@@ -1,11 +1,11 @@
 """The verb `execute`: a collective or a pipeline on real ranks, its measured timeline beside the predicted one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown

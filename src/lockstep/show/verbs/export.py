@@ -1,10 +1,10 @@
 """Launch flags or a configuration file of other software for a layout."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Unpack
 
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.estimate import best_estimate, names_layout

@@ -1,9 +1,9 @@
 """The verb that leads from a question to what answers it: `find`."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.words.calling import strict

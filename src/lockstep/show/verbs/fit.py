@@ -1,12 +1,12 @@
 """The verb `fit`: latency and bandwidth of a link from measured times, and a cluster file with them."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.documents.files import writable_yaml, write_text
 from lockstep.base.errors import BadInput, Infeasible, located
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.words.calling import strict

@@ -1,11 +1,11 @@
 """Memory of one rank of every pipeline stage; without a model, the largest models that a machine trains."""
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack, overload
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.capture import CapturedMemory, is_capture, read_capture

@@ -1,9 +1,9 @@
 """Gradient buckets that are reduced beside the backward pass."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import list_parts, parse_frac, parse_size_B, parse_time_s

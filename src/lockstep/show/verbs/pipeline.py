@@ -1,10 +1,10 @@
 """A pipeline schedule, for given times or layers."""
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown

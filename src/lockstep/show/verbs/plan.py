@@ -1,13 +1,13 @@
 """The best parallel layouts of a training run."""
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.base.documents.files import writable_yaml
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.progress import Progress
 from lockstep.base.units import parse_frac, parse_time_s
 from lockstep.show.verbs.words.about import choosing, sharing

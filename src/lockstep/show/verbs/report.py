@@ -1,11 +1,11 @@
 """The answer about a run as one document: plan, step, memory, what would change it, what it rests on."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.base.documents.files import writable
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, plain
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.capture import CapturedMemory, is_capture, read_capture

@@ -1,9 +1,9 @@
 """What the step time of a layout follows, and which upgrades would shorten it."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.estimate import estimate

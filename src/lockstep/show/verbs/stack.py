@@ -1,11 +1,11 @@
 """What training software does in every step: one, all of the catalog, in what two differ, or what a capture shows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.capture import FILE, is_capture

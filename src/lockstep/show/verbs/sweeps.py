@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from lockstep.base.documents.files import writable, writing
 from lockstep.base.errors import LONGEST, BadInput, UnknownName
+from lockstep.base.records import dataclass, fields
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
 from lockstep.show.verbs.words.about import about

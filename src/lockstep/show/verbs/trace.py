@@ -1,11 +1,11 @@
 """The verb `trace`: a collective, a pipeline or a captured step as a file for Perfetto or chrome://tracing."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from lockstep.base.documents.files import writable, writing
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.base.units import parse_size_B

@@ -3,13 +3,13 @@
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.base.errors import BadInput, Stopped, UnknownName
+from lockstep.base.records import asdict, dataclass, replace
 from lockstep.base.rows import listed
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.progress import Progress

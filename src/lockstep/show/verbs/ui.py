@@ -1,12 +1,12 @@
 """The page in a browser: `ui`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 from lockstep.base.errors import BadInput, located, not_installed
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json
 from lockstep.base.types.shown import Shown
 from lockstep.base.types.upper import upper

@@ -12,13 +12,13 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature, unwrap
 from pathlib import Path
 from typing import Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json
 from lockstep.show.verbs.capture import SUFFIX
 from lockstep.show.verbs.words.calling import several

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 
 Words = Mapping[str, str]

@@ -20,10 +20,10 @@ on the screen. `page.mark(words)` keeps in the address what changes only how an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import threading
 import time
 import webbrowser
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.show.web.app import application, warm
 from lockstep.show.web.asked import Server
 from lockstep.show.web.guard import TOKEN, Guard

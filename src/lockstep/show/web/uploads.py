@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lockstep.base.documents import MAX_JSON_B
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.base.units import format_size
 from lockstep.show.verbs.capture import FILE
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.brief import Brief
 from lockstep.base.types.plain import Json, picked

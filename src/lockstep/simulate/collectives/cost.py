@@ -14,11 +14,11 @@ W. Gropp, "Optimization of collective communication operations in MPICH", IJHPCA
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Protocol
 
 import numpy as np
 
+from lockstep.base.records import dataclass, fields
 from lockstep.base.types.arrays import Array, Floats, Number
 from lockstep.base.types.plain import Json, picked
 

@@ -10,11 +10,11 @@ Ways across levels are maxima and sums of such lines: their boundaries are bisec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Floats, Number
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown

@@ -6,9 +6,8 @@ ring 2 n (n - 1) of p/n.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown
 from lockstep.simulate.collectives.cost import PlainLink

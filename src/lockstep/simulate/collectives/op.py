@@ -11,10 +11,10 @@ Source: as in `bounds`; github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.simulate.collectives.shares import Split
 

@@ -6,12 +6,12 @@ Other packages offer theirs as entry points `OP.NAME` of the group `lockstep.col
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass, field
 from lockstep.base.registry import Registry
 from lockstep.base.types.arrays import Array, Number
 from lockstep.base.types.plain import Json

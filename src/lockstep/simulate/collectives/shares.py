@@ -7,11 +7,10 @@ A buffer of N elements cut in n shares gives the first N mod n shares one elemen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 
 

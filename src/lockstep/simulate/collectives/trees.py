@@ -17,10 +17,10 @@ Parallel Computing 35 (2009). The pairing of places below is ours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Number, Whole
 from lockstep.simulate.collectives.cost import LinkLike, Terms
 from lockstep.simulate.collectives.rounds import Rounds, cut

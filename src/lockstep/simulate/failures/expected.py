@@ -15,11 +15,11 @@ or on D, the same recursion adds up the seconds of one kind alone (`Counted`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.failures.pattern import Pattern, floats
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from lockstep.base.errors import BadInput, Infeasible, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.simulate.machine import Machine
 

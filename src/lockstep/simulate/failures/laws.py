@@ -14,12 +14,12 @@ DSN 2006, section 5.3 (Weibull, shape 0.7 to 0.8).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.units import parse_number, parse_time_s
 from lockstep.simulate.play import Empirical, Exponential

@@ -19,11 +19,10 @@ Source: S. M. Ross, Stochastic Processes, 2nd ed. 1996, theorem 3.6.1 (renewal r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.failures.expected import ALL, RESTARTS, Counted, cycle_time_s, pattern_overhead_frac, run_time_s
 from lockstep.simulate.failures.growth import AT_FAILURE

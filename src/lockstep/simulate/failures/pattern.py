@@ -18,12 +18,12 @@ A. Moody et al., "Design, modeling, and evaluation of a scalable multi-level che
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 
 MOST_POSITIONS = 1000

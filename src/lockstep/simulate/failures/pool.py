@@ -21,12 +21,12 @@ formula); the embedded chain is our own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.failures.failures import Failures
 from lockstep.simulate.failures.growth import AT_FAILURE, POLICIES, Gaps, grown_gaps

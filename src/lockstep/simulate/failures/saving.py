@@ -25,7 +25,6 @@ section 4 (group placement, and the bound that keeps the first term of this sum)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -33,6 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.failures.failures import Failures
 from lockstep.simulate.failures.intervals import best_cycle

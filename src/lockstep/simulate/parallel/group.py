@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number, Truth, Whole
 from lockstep.simulate.collectives import LinkLike, PlainLink, best_on_levels_time_s, get, times_on_levels
 from lockstep.simulate.collectives.levels import Levels as Levels

@@ -7,9 +7,9 @@ other traffic on the same links.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import isclose, prod
 
+from lockstep.base.records import dataclass, replace
 from lockstep.simulate.collectives import best_on_levels, program_on_levels
 from lockstep.simulate.collectives.levels import sent_on_levels, work_on_levels
 from lockstep.simulate.collectives.op import op_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.simulate.parallel.lanes import COMPUTE, Op, run

@@ -20,12 +20,12 @@ those that it lets through,  min(kernels, (1 - d) beside),  so that  max(beside 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number
 
 

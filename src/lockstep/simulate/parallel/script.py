@@ -15,8 +15,8 @@ seconds in which the pass waits for that, and those that are taken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.simulate.parallel.lanes import COMPUTE, Op
 from lockstep.simulate.parallel.piece import Flow, Piece, total_s
 

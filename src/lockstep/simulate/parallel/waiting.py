@@ -30,13 +30,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Ints, Number, Whole
 from lockstep.simulate.play.law import Constant, Law, Normal, Pareto
 from lockstep.simulate.play.law_text import parse_law

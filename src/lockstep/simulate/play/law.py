@@ -17,7 +17,6 @@ import csv
 import io
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import NormalDist
@@ -27,6 +26,7 @@ import numpy as np
 
 from lockstep.base.documents.files import read_text
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import LARGEST, SMALLEST
 from lockstep.base.types.arrays import Array
 from lockstep.base.units import parse_time_s

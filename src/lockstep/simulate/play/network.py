@@ -12,11 +12,11 @@ A resource is one direction of a link or port with a capacity in B/s. Routes are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.collectives import PlainLink
 from lockstep.simulate.machine import Machine

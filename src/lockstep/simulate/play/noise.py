@@ -12,11 +12,11 @@ of 1000 draws are the draws of a run with 100.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.play.law import Law
 from lockstep.simulate.program import Kind, Program

@@ -24,11 +24,11 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.simulate.play.prices import durations_s
 from lockstep.simulate.play.topology import FifoLink, FifoLinks, Topology
 from lockstep.simulate.program import Kind, Program, Timeline

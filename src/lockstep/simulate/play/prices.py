@@ -14,12 +14,12 @@ level's where the operand came over none."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.machine import Machine
 from lockstep.simulate.program import Kind, Program

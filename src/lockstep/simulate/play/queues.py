@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, not_installed
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.play.law import Law
 from lockstep.simulate.play.sample import Sample

@@ -13,11 +13,10 @@ Source: none; the two limits of k are what is measured, and max-min fairness is 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import asdict, dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked
 from lockstep.simulate.play.fluid import Flow, Fluid, Unlimited

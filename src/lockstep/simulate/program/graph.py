@@ -7,13 +7,13 @@ balanced tree), so that one step of the longest-path pass is a fixed number of g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ stored as a broadcast view, so that 10^7 operations fit in a few hundred MB.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.units import format_size, format_time
 from lockstep.simulate.program.graph import TaskGraph, task_graph

@@ -9,13 +9,13 @@ reduce or copy span): that time is what overlap could still hide.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.shown import Shown

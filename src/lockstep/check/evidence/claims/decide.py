@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.check.evidence.claims.deciders.table import LAB, decide, found_in, kept_by, lab_name, nature_of
 from lockstep.check.evidence.claims.entry import PARTS, Check, Entry, Erratum, Found

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 
 POWER = 4.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.check.evidence.grading.sheet import Answer, Change, Column, Values
 
 BANDWIDTH_END = 1e30

@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.check.evidence.grading.reading import Raw, names
 from lockstep.check.evidence.grading.sheet import UNITS, Answer, Column, Input, Sheet
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.base.documents.files import write_text
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, plain
 from lockstep.check.evidence.grading.sheet import Column, Drawn
 from lockstep.check.evidence.grading.sheets import sheet_of

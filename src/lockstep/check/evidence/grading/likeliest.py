@@ -9,10 +9,10 @@ one mistake leaves unexplained is looked at again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Array
 from lockstep.check.evidence.grading.mistakes import DECISIVE, Mistake, mistakes
 from lockstep.check.evidence.grading.sheet import Answer, Drawn, Table

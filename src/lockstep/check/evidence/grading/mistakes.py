@@ -8,11 +8,11 @@ exercise's own slips, and what goes wrong in a spreadsheet: columns and rows exc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.check.evidence.grading.changes import ways
 from lockstep.check.evidence.grading.sheet import Answer, Column, Drawn, Table, counts

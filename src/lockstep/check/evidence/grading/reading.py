@@ -10,12 +10,12 @@ import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from lockstep.base.documents.files import read_text
 from lockstep.base.errors import BadInput, shown
+from lockstep.base.records import dataclass
 
 MOST_B = 4_000_000
 MOST_ROWS = 10_000

@@ -11,13 +11,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from hashlib import sha256
 
 import numpy as np
 
 from lockstep.base.errors import LockstepError
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Array
 from lockstep.base.units import BANDWIDTH, BYTES, FLOPS, SECONDS
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import cache
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown

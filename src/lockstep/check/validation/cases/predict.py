@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
 from lockstep.base.units import SECONDS_PER_DAY
 from lockstep.check.validation.cases.schema import study as find_study

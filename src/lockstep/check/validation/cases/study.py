@@ -8,9 +8,9 @@ assumed, and then said in `assumed`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from lockstep.base.records import dataclass
 from lockstep.describe.workload import Model
 from lockstep.price.layout import Recipe
 

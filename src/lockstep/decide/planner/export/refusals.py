@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 
 from lockstep.base.errors import Infeasible, Violation
+from lockstep.base.records import dataclass, field
 from lockstep.price.layout import Job, Layout, Recipe
 
 

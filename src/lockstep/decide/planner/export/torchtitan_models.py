@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.records import dataclass
 from lockstep.describe.workload import Model, Transformer, parameters
 
 

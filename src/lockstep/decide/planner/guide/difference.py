@@ -7,8 +7,7 @@ something only together with others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.decide.planner.estimate import estimate as estimate_layout

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.describe.hardware import Cluster
 from lockstep.price.layout import Job, Layout, Memory, broken_by, divisors, memory
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lockstep.base.errors import Infeasible
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.progress import Progress
 from lockstep.base.types.shown import Shown

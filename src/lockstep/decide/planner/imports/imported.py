@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.from_file import LOUD, FromFile, Row, Source
 from lockstep.decide.planner.imports.said import Said

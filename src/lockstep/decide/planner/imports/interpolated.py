@@ -14,10 +14,10 @@ import json
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field, replace
 from lockstep.decide.planner.imports.text import Text, Unset
 
 MOST_NESTED = 16

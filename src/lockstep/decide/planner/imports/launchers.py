@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.decide.planner.imports.shell import ASSIGNED, Word
 
 if TYPE_CHECKING:

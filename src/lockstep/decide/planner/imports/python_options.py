@@ -14,9 +14,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.decide.planner.imports.syntax import Made, Reader, dotted
 from lockstep.decide.planner.imports.text import Text
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from lockstep.base.errors import BadInput, closest
+from lockstep.base.records import dataclass, field
 from lockstep.decide.planner.from_file import Row
 from lockstep.decide.planner.imports.formats import Format, Unfit, converted, meaningful, parts
 from lockstep.decide.planner.imports.text import Text, Unset

@@ -9,12 +9,12 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from lockstep.base.documents import MAX_DEPTH
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 
 if TYPE_CHECKING:
     from lockstep.decide.planner.imports.shell import Word

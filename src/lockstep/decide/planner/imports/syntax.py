@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.decide.planner.imports.text import Unset
 
 MOST_STEPS = 20_000

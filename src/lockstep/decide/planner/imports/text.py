@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from lockstep.base.documents import Locate, parse_json, parse_yaml
 from lockstep.base.documents.toml import SETTING, TABLE, flat, parse_toml
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 
 MOST_MAPPING_B = 1024 * 1024
 """Of a configuration."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lockstep.base.records import dataclass
 from lockstep.decide.planner.imports.imported import Imported
 from lockstep.decide.planner.imports.said import Said
 from lockstep.decide.planner.imports.stages import ends

@@ -10,10 +10,10 @@ torchtitan), with limits of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from types import ModuleType
 
 from lockstep.base.errors import Infeasible, UnknownName
+from lockstep.base.records import dataclass, replace
 from lockstep.decide.planner.configuration import Configuration
 from lockstep.decide.planner.export.refusals import FirstRefusal, Refusals
 from lockstep.decide.planner.rl_export import nemo_rl, openrlhf, prime_rl, trl, verl

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lockstep.base.errors import Infeasible
+from lockstep.base.records import dataclass, replace
 from lockstep.decide.planner.export import TARGETS
 from lockstep.decide.planner.export.megatron import run_flags
 from lockstep.decide.planner.export.refusals import Placed, Refusals

@@ -8,8 +8,8 @@ C is the number of tokens of a chunk, at most the sequence.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 
 

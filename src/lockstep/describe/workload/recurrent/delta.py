@@ -13,11 +13,11 @@ heads and normalized, values, gates, T) and the convolution's input; W, U and st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload.checks import LIMITS, whole
 from lockstep.describe.workload.piece import Piece, Row

@@ -12,8 +12,8 @@ convolution's output again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload.checks import LIMITS, flags, whole
 from lockstep.describe.workload.piece import Piece, Row

@@ -12,11 +12,11 @@ output; convolution, states and the norm's output are made again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload.checks import LIMITS, flags, whole
 from lockstep.describe.workload.piece import Piece, Row

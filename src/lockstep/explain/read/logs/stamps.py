@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from calendar import timegm
-from dataclasses import dataclass
+
+from lockstep.base.records import dataclass
 
 LONGEST = 300
 """Letters of a line in which its stamp is looked for."""

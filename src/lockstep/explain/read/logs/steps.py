@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.explain.read.logs.log import CONFIGURATION_LINES, Program, compiled, number_of, quantities
 from lockstep.explain.read.logs.stamps import Clock
 

@@ -14,10 +14,10 @@ windows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab.statistics import SignNoise
 

@@ -15,10 +15,10 @@ Source: stale synchronous parallel: Q. Ho et al., NIPS 2013; gradients dropped f
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.failures.stragglers.bounded import finish_s
 from lockstep.simulate.play import Law, circulate

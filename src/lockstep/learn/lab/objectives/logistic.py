@@ -11,11 +11,11 @@ layer of tanh and a softmax over classes, nothing is known but measured.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab.objectives.objective import Objective
 

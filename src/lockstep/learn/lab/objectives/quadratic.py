@@ -19,11 +19,10 @@ noisy quadratic model", 2019, section 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab.laws import stationary_variance
 from lockstep.learn.lab.objectives.objective import Objective

@@ -20,10 +20,9 @@ Brown, "Measuring the effects of non-identical data distribution", 2019, section
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab.objectives.objective import Objective
 from lockstep.learn.lab.objectives.quadratic import spectrum

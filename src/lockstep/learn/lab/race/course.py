@@ -6,10 +6,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json
 from lockstep.learn.lab.descent.workers import LocalMethod, run_rounds

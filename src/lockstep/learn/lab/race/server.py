@@ -14,10 +14,9 @@ ports as in `simulate/collectives/parameter_server/asynchronous.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.learn.lab.descent.delayed import follow
 from lockstep.learn.lab.descent.updates import served as schedule
 from lockstep.learn.lab.race.course import Course, Leg

@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.simulate.play.sample import student_t
 

@@ -8,9 +8,9 @@ data, so that any engine can send it from another process or machine. `Table` is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.learn.lab.findings import Curve, Findings, Picture
 from lockstep.learn.lab.sweep.cells import Cell

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
 from lockstep.base.engines import Asking, Engine, Questions, SweepFile, silent
 from lockstep.base.errors import BadInput, RunFailed
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json
 from lockstep.base.types.progress import Progress
 from lockstep.learn.lab.experiment import find_experiment

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from lockstep.base.errors import CTRL_C
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown
 from lockstep.learn.lab.findings import Check, verdict

@@ -7,11 +7,11 @@ that any engine can send them to another process or machine, and a file can keep
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any, Self, overload
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import asdict, dataclass, field
 from lockstep.base.rows import listed
 from lockstep.base.settings import read_settings
 from lockstep.base.types.plain import Json

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from numpy.random import Generator
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import Array
 
 State = Any

@@ -13,11 +13,11 @@ Sources: Seide et al., "1-bit stochastic gradient descent", Interspeech 2014; Ka
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from numpy.random import Generator
 
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import Array, ieee, namespace
 from lockstep.learn.methods.compression.compressor import Compressor, Payload, State
 

@@ -8,11 +8,11 @@ bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from numpy.random import Generator
 
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import Array, ieee
 from lockstep.learn.methods.compression.compressor import Compressor, Payload, State
 

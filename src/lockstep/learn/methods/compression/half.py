@@ -10,11 +10,11 @@ Source: IEEE 754-2019, binary16; the hook of the same name in PyTorch's Distribu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from numpy.random import Generator
 
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import Array, cast, flat, ieee, like
 from lockstep.learn.methods.compression.compressor import Compressor, Payload, State
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from numpy.random import Generator
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.learn.methods.arrays import Array, flat, ieee
 from lockstep.learn.methods.compression.compressor import Compressor, Payload, State

@@ -11,11 +11,11 @@ Source: Karimireddy, Rebjock, Stich, Jaggi, "Error feedback fixes SignSGD and ot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from numpy.random import Generator
 
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import Array, flat, ieee, like, namespace
 from lockstep.learn.methods.compression.compressor import Compressor, Payload, State
 from lockstep.learn.methods.compression.grid import pack, packed_B

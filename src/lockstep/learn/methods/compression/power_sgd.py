@@ -16,13 +16,13 @@ NeurIPS 2019, algorithms 1 and 2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.plain import Json
 from lockstep.learn.methods.arrays import Array, flat, ieee, like, namespace, wide

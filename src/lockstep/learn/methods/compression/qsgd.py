@@ -13,10 +13,10 @@ encoding", NeurIPS 2017, definition 3.1 and lemma 3.1.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.methods.arrays import Array, norm
 from lockstep.learn.methods.compression.grid import Quantizer

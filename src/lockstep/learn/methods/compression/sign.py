@@ -10,11 +10,11 @@ Sources: Bernstein et al., "signSGD", ICML 2018; Karimireddy et al., "Error feed
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from numpy.random import Generator
 
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import Array, cast, flat, ieee
 from lockstep.learn.methods.compression.compressor import Compressor, Payload, State
 from lockstep.learn.methods.compression.grid import pack, packed_B, unpack

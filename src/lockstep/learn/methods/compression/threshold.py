@@ -10,12 +10,12 @@ compressor); Strom, "Scalable distributed DNN training using commodity GPU cloud
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from numpy.random import Generator
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.plain import Json
 from lockstep.learn.methods.arrays import Array, flat, ieee, namespace

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from numpy.random import Generator
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.methods.arrays import Array, cast, flat, ieee, namespace, place
 from lockstep.learn.methods.compression.compressor import (

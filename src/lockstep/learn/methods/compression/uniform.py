@@ -19,10 +19,10 @@ parallelism in deep learning", ICLR 2016. The bounds are our own, by the argumen
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.methods.arrays import Array, namespace
 from lockstep.learn.methods.compression.compressor import Compressor

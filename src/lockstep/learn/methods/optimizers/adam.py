@@ -10,9 +10,9 @@ Sources: Kingma and Ba, "Adam", 2015, algorithm 1; Loshchilov and Hutter, "Decou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import ieee, namespace
 from lockstep.learn.methods.optimizers.optimizer import Layers, State, check_decay, check_frac, check_positive, zeros
 

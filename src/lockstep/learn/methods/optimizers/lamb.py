@@ -9,9 +9,9 @@ the identity for the clipping function phi.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar
 
+from lockstep.base.records import dataclass, field
 from lockstep.learn.methods.arrays import ieee, norm
 from lockstep.learn.methods.optimizers.adam import Adam
 from lockstep.learn.methods.optimizers.optimizer import Layers, State, trust_ratio

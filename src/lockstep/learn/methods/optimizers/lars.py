@@ -10,9 +10,9 @@ Source: You, Gitman, Ginsburg, "Large batch training of convolutional networks",
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import ieee, norm
 from lockstep.learn.methods.optimizers.optimizer import (
     Layers,

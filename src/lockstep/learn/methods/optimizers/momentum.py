@@ -12,9 +12,9 @@ importance of initialization and momentum in deep learning", 2013.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import ieee
 from lockstep.learn.methods.optimizers.optimizer import Layers, State, check_decay, check_frac, zeros
 from lockstep.learn.methods.optimizers.sgd import decayed

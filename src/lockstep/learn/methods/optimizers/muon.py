@@ -13,10 +13,10 @@ Liu et al., "Muon is scalable for LLM training", 2025, equation 4 (factor).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import sqrt
 from typing import ClassVar
 
+from lockstep.base.records import dataclass, field
 from lockstep.learn.methods.arrays import Array, ieee, norm
 from lockstep.learn.methods.optimizers.adam import Adam
 from lockstep.learn.methods.optimizers.momentum import Momentum

@@ -8,9 +8,9 @@ Source: Robbins and Monro, "A stochastic approximation method", 1951.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import ieee
 from lockstep.learn.methods.optimizers.optimizer import Layers, State, check_decay
 

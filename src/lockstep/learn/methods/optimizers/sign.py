@@ -9,9 +9,9 @@ Source: Bernstein, Wang, Azizzadenesheli, Anandkumar, "signSGD", 2018, algorithm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from lockstep.base.records import dataclass
 from lockstep.learn.methods.arrays import ieee, namespace
 from lockstep.learn.methods.optimizers.optimizer import Layers, State, check_frac, zeros
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.utils._pytree import tree_map
+
+from lockstep.base.records import dataclass, field
 
 FIRST_B = 1 << 20
 USUAL_MB = 25

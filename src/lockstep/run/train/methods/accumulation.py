@@ -9,10 +9,10 @@ Source: Li et al. 2020 (PyTorch Distributed, VLDB 13), section 3.2.4 (no_sync).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.run.checkpoint import REPLICATED
 from lockstep.run.train.method import Losses, Method, register

@@ -11,10 +11,10 @@ Source: Ioffe and Szegedy 2015 (arXiv 1502.03167); Peng et al. 2018, "MegDet" (a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.run.checkpoint import REPLICATED
 from lockstep.run.train.method import Losses, Method, register

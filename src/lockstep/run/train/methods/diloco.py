@@ -8,8 +8,7 @@ Source: Douillard et al. 2023, "DiLoCo" (arXiv 2311.08105), algorithm 1 and sect
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.methods.local import Outer
 from lockstep.run.train.method import Losses, Method, register

@@ -13,10 +13,10 @@ before the exchange; Assran et al. 2019 (arXiv 1811.10792), exponential graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.run.train.method import Losses, Method, register
 from lockstep.run.train.task import Task

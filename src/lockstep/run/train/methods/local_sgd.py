@@ -18,9 +18,9 @@ Source: Stich 2019, "Local SGD converges fast and communicates little" (ICLR, ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.methods.local import BUFFER_POLICIES, Outer
 from lockstep.run.train.method import Losses, Method, register

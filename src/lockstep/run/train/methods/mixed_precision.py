@@ -10,9 +10,9 @@ Source: Micikevicius et al. 2018, "Mixed precision training" (ICLR, arXiv 1710.0
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.settings import setting
 from lockstep.learn.methods.loss_scaling import GROWTH_INTERVAL, START_SCALE, LossScale, all_finite, static, unscaled
 from lockstep.run.train.method import Losses, Method, register

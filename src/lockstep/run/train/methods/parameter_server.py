@@ -15,9 +15,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.methods.staleness import exponential, inverse
 from lockstep.run.train.method import Losses, Method, register

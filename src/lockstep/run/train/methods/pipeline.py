@@ -9,10 +9,10 @@ Source: Huang et al. 2019, "GPipe" (arXiv 1811.06965); the schedules name their 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lockstep.base.errors import BadInput, located
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.run.train.method import Losses, Method, register
 from lockstep.run.train.methods.accumulation import check_microbatches, micro_batches

@@ -6,8 +6,7 @@ Source: Lin, Stich, Patel, Jaggi 2020, "Don't use large mini-batches, use local 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.methods.local import Outer
 from lockstep.run.train.method import Losses, Method, register

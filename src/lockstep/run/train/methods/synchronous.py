@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.run.checkpoint import REPLICATED
 from lockstep.run.train.method import Losses, Method, register

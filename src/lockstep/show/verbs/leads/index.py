@@ -10,7 +10,6 @@ import inspect
 import re
 from ast import literal_eval
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import lockstep
 from lockstep.base import vocabulary
+from lockstep.base.records import dataclass
 from lockstep.show.verbs import TABLE, VERBS
 from lockstep.show.verbs.words.option import Argument, Word, words_of
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+
+from lockstep.base.records import dataclass, replace
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 MOST_ALIKE = 8

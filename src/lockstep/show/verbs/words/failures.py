@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lockstep.base.errors import BadInput, located
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.base.units import format_time, parse_frac, parse_time_s
 from lockstep.show.verbs.words.quantity import Quantity

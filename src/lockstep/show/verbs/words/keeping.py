@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.base.errors import RunFailed
+from lockstep.base.records import dataclass
 from lockstep.show.verbs.words.question import named_folder
 
 if TYPE_CHECKING:

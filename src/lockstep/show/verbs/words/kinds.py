@@ -11,7 +11,6 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
 from pathlib import Path
@@ -19,6 +18,7 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from lockstep.base.errors import BadInput, shown
+from lockstep.base.records import dataclass
 from lockstep.show.verbs.words.about import Need, about
 from lockstep.show.verbs.words.named import Named
 from lockstep.show.verbs.words.option import Argument, Declared, declared_of

@@ -7,10 +7,10 @@ allowed; one that asks for what cannot happen here would change nothing, and who
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 
 if TYPE_CHECKING:
     from lockstep.price.layout import Job, Layout

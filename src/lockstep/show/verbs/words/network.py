@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput, located
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.base.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, parse_time_s
 from lockstep.show.verbs.words.calling import strict

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
+from lockstep.base.records import dataclass, replace
 from lockstep.show.verbs.words.about import about
 
 Words = TypeVar("Words")

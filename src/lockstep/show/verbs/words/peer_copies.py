@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput, located
+from lockstep.base.records import dataclass
 from lockstep.base.units import format_bandwidth, format_frac, parse_bandwidth_Bps
 from lockstep.show.verbs.words.quantity import Bandwidth, Quantity
 from lockstep.show.verbs.words.question import whole

@@ -20,12 +20,12 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.base.documents.files import YAML_ENDINGS, write_text
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, plain
 from lockstep.show.verbs.words.run_file import RunFile, run_given
 

@@ -7,9 +7,9 @@ units; `Counts` alone does not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
+from lockstep.base.records import dataclass
 from lockstep.base.units import BANDWIDTH, COUNT, FLOPS, FRACTION, LENGTH, SIZE, TIME
 
 

@@ -7,12 +7,12 @@ What is chosen on the user's behalf (a sequence length, a batch rounded to whole
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.base.errors import BadInput
 from lockstep.base.errors import located as located
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.base.units import COUNT, LENGTH, format_count, parse_count, parse_integer
 from lockstep.show.verbs.words.calling import strict

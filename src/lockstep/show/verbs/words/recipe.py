@@ -1,12 +1,12 @@
 """Options of the recipe, as on the command line, and the `Recipe` that they describe."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from lockstep.base.errors import BadInput, located
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 from lockstep.base.units import parse_count, parse_frac, parse_integer
 from lockstep.show.verbs.words.option import Option, Switch

@@ -15,12 +15,12 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.base.documents.files import InMemory
 from lockstep.base.errors import BadInput, located
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
 """Options of `claims` that are about an exercise as a table: to hand it out, and to grade what comes back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.units import parse_frac
 from lockstep.show.verbs.words.option import Option
 from lockstep.show.verbs.words.quantity import Quantity

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from textwrap import shorten, wrap
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from lockstep import __version__
 from lockstep.base.documents.files import writing
+from lockstep.base.records import dataclass
 from lockstep.base.rows.columns import Series, label, shown
 from lockstep.base.types.plain import Json
 from lockstep.base.units import format_frac, format_size, format_time

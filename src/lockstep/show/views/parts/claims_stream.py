@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from lockstep.base.documents import SCHEMA
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import plain
 from lockstep.check.evidence.claims.entry import PARTS
 from lockstep.show.views.parts.output import finite

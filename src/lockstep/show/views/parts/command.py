@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
 from functools import partial
 from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
+from lockstep.base.records import dataclass, field
 from lockstep.show.verbs import TABLE
 from lockstep.show.views.parts.card import Card, carded
 from lockstep.show.views.parts.lists import answer_lists

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.price.layout.groups import group_summary, process_groups
 from lockstep.show.views.parts.figure import FAINT, PALETTE, new_figure
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from html import escape
 from importlib.util import find_spec
 from inspect import signature
@@ -23,6 +22,7 @@ import typer
 from lockstep import __version__
 from lockstep.base.documents.files import writable, write_text
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass, field
 from lockstep.show.views.parts.options import verb_function
 
 if TYPE_CHECKING:

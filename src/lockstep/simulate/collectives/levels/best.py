@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Number
 from lockstep.simulate.collectives.cost import LinkLike, PlainLink, used_by
 from lockstep.simulate.collectives.levels import direct, hierarchical, regrouped, ring

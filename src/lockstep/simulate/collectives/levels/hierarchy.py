@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Number
 from lockstep.simulate.collectives.cost import Counts, LinkLike, PlainLink
 

@@ -10,11 +10,11 @@ t_i seconds per update of worker i, fixed. One update uses one gradient, a synch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 
 

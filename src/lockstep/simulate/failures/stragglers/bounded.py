@@ -10,11 +10,10 @@ Source: Q. Ho et al., "More effective distributed ML via a stale synchronous par
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.progress import Progress
 from lockstep.simulate.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.engines import Engine, SweepFile
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.types.progress import Progress

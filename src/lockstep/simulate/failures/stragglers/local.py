@@ -10,11 +10,11 @@ Source: S. U. Stich, "Local SGD converges fast and communicates little", ICLR 20
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.progress import Progress
 from lockstep.simulate.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw

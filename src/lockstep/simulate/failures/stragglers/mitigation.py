@@ -7,11 +7,11 @@ workers are independent draws of one law, times a fixed factor per worker where 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.progress import Progress
 from lockstep.simulate.play import Law, unseen

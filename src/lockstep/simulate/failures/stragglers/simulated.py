@@ -17,13 +17,13 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lockstep.base.engines import Engine, Questions, Serial, SweepFile, silent
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json, plain
 from lockstep.base.types.progress import Progress

@@ -19,10 +19,9 @@ Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. 2003, section 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.progress import Progress
 from lockstep.simulate.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 
 

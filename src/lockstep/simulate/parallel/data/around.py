@@ -18,10 +18,9 @@ host (`offload.py`) come with those links, and with a share of their own that ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 import numpy as np
 
+from lockstep.base.records import dataclass, field, replace
 from lockstep.base.types.arrays import Number, Whole
 from lockstep.simulate.parallel.data.offload import HostTraffic
 from lockstep.simulate.parallel.data.sharing import Sharing

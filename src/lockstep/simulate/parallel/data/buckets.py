@@ -15,11 +15,11 @@ Source: S. Li et al., VLDB 13(12), 2020, section 3.2.3 (bucketing and overlap).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats, Number
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.simulate.parallel.data.layers import Layers

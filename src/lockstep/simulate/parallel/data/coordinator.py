@@ -21,10 +21,10 @@ tests/parallel/data/deepspeed_gathers.csv.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
 from functools import lru_cache
 
 from lockstep.base.errors import BadInput, UnknownName
+from lockstep.base.records import dataclass, fields
 from lockstep.base.units import parse_count
 
 

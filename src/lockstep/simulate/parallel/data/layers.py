@@ -11,11 +11,11 @@ section 3.2.3; compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,10 +40,9 @@ their own); DeepSpeed, runtime/activation_checkpointing/checkpointing.py: CPU_CH
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number, Truth, Whole
 
 

@@ -18,11 +18,11 @@ Source: Y. Zhao et al., "PyTorch FSDP: experiences on scaling fully sharded data
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.simulate.parallel.group import Traffic
 from lockstep.simulate.parallel.lanes import COMM, COMPUTE, Op, program_of

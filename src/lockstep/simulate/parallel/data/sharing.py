@@ -31,10 +31,9 @@ tensors to ranks; broadcast_params) and configs/7B_sft.py (overlap_sync_param fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number, Truth, Whole
 
 SOFTWARE = ("any", "megatron", "fsdp2", "deepspeed", "internevo")

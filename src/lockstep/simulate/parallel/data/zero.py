@@ -17,10 +17,9 @@ Sources: ZeRO (arXiv 1910.02054) section 7; PyTorch FSDP (arXiv 2304.11277) sect
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number, Whole
 from lockstep.simulate.collectives import PlainLink
 from lockstep.simulate.parallel.data.sharing import Sharing

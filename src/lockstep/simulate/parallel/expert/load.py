@@ -20,13 +20,13 @@ David, H. N. Nagaraja, Order Statistics, 2003, section 4.2 (maximum).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from math import hypot, sqrt
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array, Number
 from lockstep.simulate.parallel.expert.placed import placed_frac
 from lockstep.simulate.parallel.expert.routing import popularity

@@ -13,11 +13,10 @@ Source: D. Lepikhin et al., "GShard", ICLR 2021; D. Dai et al., "DeepSeekMoE", A
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked, plain
 from lockstep.base.types.shown import Shown

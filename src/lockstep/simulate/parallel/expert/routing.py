@@ -11,11 +11,10 @@ al., "Stochastic beams and where to find them", ICML 2019 (Gumbel top-k).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 
 TOKENS_AT_ONCE = 4096

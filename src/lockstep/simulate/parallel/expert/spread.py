@@ -13,12 +13,12 @@ Source: the hypergeometric law; node-limited routing: DeepSeek-AI 2024 (arXiv 24
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache, cached_property
 from math import comb
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 
 

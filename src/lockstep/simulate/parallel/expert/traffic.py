@@ -30,10 +30,9 @@ NVLink, both at once); 3.3.4 for dispatch in fp8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number, Whole
 from lockstep.simulate.parallel.expert.load import Load, busiest_copies
 from lockstep.simulate.parallel.expert.spread import Choices

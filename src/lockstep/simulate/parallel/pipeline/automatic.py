@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, field
 from lockstep.simulate.parallel.pipeline.replay import order_spans_s
 from lockstep.simulate.parallel.pipeline.schedule import Order
 from lockstep.simulate.parallel.pipeline.schedules.zero_bubble_h1 import ZERO_BUBBLE_H1

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.parallel.pipeline.construct import routes
 from lockstep.simulate.parallel.pipeline.schedule import Order, Pass, Placement

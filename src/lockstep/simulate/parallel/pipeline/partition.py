@@ -14,12 +14,12 @@ Narayanan et al. 2019, "PipeDream" (arXiv 1806.03377), section 3.2.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, Infeasible
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Floats
 from lockstep.base.types.plain import Json, picked
 

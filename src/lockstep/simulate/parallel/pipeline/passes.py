@@ -7,11 +7,11 @@ of both runs on lane `comm`; the cell starts when both have their inputs, and bo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json
 from lockstep.base.types.progress import Progress

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.simulate.parallel.pipeline.construct import held_s, neighbours, pass_seconds
 from lockstep.simulate.parallel.pipeline.passes import Where, kind_of

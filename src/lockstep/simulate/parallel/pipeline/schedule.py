@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.registry import Registry
 from lockstep.base.types.arrays import Number, Truth
 from lockstep.base.types.plain import Json

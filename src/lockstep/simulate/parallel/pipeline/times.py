@@ -21,11 +21,10 @@ of both runs beside the computing c of both, and takes a share of the device whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, fields, replace
 from lockstep.base.types.arrays import Bools, Number
 
 

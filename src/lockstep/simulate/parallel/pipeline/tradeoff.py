@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, Infeasible, Violation
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number
 from lockstep.base.types.plain import Json, picked
 from lockstep.base.units import format_apart

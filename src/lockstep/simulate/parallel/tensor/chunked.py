@@ -14,11 +14,11 @@ models", ASPLOS 2023; A. Jangda et al., "CoCoNet", ASPLOS 2022.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number, Whole
 from lockstep.simulate.parallel.group import Traffic
 from lockstep.simulate.parallel.lanes import COMM, COMPUTE, Op, check_efficiency, program_of

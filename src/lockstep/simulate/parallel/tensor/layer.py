@@ -10,12 +10,12 @@ Letters: t = b s tokens, b batch, s sequence, h hidden, f feed-forward width, V 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json
 from lockstep.simulate.program import Kind, Program, ProgramBuilder

@@ -7,12 +7,12 @@ bytes that are priced.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json, picked
 from lockstep.simulate.parallel.tensor import traffic

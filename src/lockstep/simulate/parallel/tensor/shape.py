@@ -10,9 +10,8 @@ Source: D. Narayanan et al., SC 2021, appendix (FLOPs).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json, picked
 from lockstep.simulate.parallel.tensor.block import block
 from lockstep.simulate.parallel.tensor.layer import Layer, Local, Part, check_divides

@@ -7,12 +7,12 @@ config classes. A name has a type (int, float, str, bool, flag, list, dict, any;
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.errors import UnknownName
+from lockstep.base.records import dataclass
 
 KINDS: Mapping[str, tuple[type, ...]] = {
     "int": (int,),

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
 from lockstep.base.documents.shipped import shipped_table
+from lockstep.base.records import dataclass, field
 from lockstep.base.types.plain import Json
 from lockstep.decide.planner.imports.formats.derived import PARTS, add_fields, copy_sections
 

@@ -14,8 +14,7 @@ the parameters, bitsandbytes' in fp32 or in eight bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from lockstep.base.records import dataclass
 from lockstep.decide.planner.imports.imported import Imported
 from lockstep.decide.planner.imports.said import NOTHING_BESIDE, Said
 from lockstep.price.layout import OPTIMIZERS as KNOWN

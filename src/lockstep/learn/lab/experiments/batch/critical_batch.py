@@ -9,10 +9,10 @@ target stops falling near n = B_crit / b.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.settings import setting
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab import ALWAYS, Check, Curve, Domain, Findings, Law, Picture, Progress, watched, when

@@ -10,11 +10,11 @@ else is not the same: summed gradients, K small steps instead of one large.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched

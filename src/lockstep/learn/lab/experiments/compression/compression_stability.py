@@ -10,11 +10,11 @@ rate of plain descent at the same step, and the descent inequality without the t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, tells, watched, when

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.plain import Json
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched

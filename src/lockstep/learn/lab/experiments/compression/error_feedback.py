@@ -14,11 +14,11 @@ Sources: Beznosikov et al., "On biased compression for distributed learning", 20
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab import ALWAYS, Check, Curve, Domain, Findings, Law, Picture, Progress, example, when

@@ -7,10 +7,9 @@ Where L, mu and the lowest loss are known, descent with 1 / L stays below (1 - m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched

@@ -9,11 +9,11 @@ vanishes with T or knows mu and not L, and a descent inequality in which noise h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.lab import (
     ALWAYS,

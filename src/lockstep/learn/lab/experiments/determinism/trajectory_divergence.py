@@ -14,11 +14,11 @@ Source: Li et al., "PyTorch Distributed", VLDB 2020 (equivalence of data paralle
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.settings import setting
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when

@@ -10,10 +10,10 @@ sqrt(n), that it falls like 1 / n, that noise leads a s K away (a s sqrt(K)).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lockstep.base.records import dataclass, replace
 from lockstep.base.settings import setting
 from lockstep.learn.lab import (
     ALWAYS,

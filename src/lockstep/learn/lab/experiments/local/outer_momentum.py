@@ -11,10 +11,9 @@ The factor per round is the largest eigenvalue. Momentum helps the slow directio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.lab import Check, Curve, Domain, Findings, Law, Picture, Progress, watched, when
 from lockstep.learn.lab.descent.delayed import growth

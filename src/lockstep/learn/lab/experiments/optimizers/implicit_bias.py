@@ -16,11 +16,11 @@ rate whose sum reaches the solution. At a constant rate the residual ends in a b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json

@@ -12,12 +12,12 @@ of no fixed norm, and not the least maximum norm either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, reduce
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json

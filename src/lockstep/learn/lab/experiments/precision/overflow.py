@@ -14,11 +14,11 @@ Sources: IEEE 754-2019, section 6; Micikevicius et al., "Mixed precision trainin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.arrays import Array
 from lockstep.base.types.plain import Json

@@ -10,10 +10,10 @@ tuned for quadratics converges wherever the curvature lies between mu and L.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.learn.lab.descent.delayed import distances, factor, growth

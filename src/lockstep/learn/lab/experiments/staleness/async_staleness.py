@@ -8,11 +8,10 @@ mean of the times, and that everybody's delay is n - 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.learn.lab.descent.updates import Updates, asynchronous, worker_times_s

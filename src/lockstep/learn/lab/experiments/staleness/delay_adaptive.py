@@ -7,10 +7,9 @@ min(1, 1 / (a L (1 + tau))) on each update shrinks only the late ones. Refuted: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.arrays import Array
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched

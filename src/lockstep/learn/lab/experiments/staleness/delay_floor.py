@@ -9,10 +9,10 @@ that grows with the delay when the step follows it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.lab import (
     ALWAYS,

@@ -9,10 +9,10 @@ for 1/L in it, and that a delay may grow in proportion to 1/a whatever the facto
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, example, when
 from lockstep.learn.lab.descent.delayed import RESOLUTION, delayed_shrinks, factor, searched_edge

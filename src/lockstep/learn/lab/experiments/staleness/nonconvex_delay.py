@@ -10,10 +10,10 @@ instead of the mean (a plateau may end in a cliff at any time).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
 from lockstep.learn.lab.descent.delayed import distances, follow, reads

@@ -11,11 +11,11 @@ Refuted: that a clock gap keeps the mean speed of unequal workers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.base.errors import BadInput
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.plain import Json
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when

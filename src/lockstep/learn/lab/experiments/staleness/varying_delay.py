@@ -7,10 +7,9 @@ way any more. The limit it finds lies between that bound and the limit of the fi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.learn.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched
 from lockstep.learn.lab.laws import largest_stable_step

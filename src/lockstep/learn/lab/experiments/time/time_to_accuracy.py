@@ -9,12 +9,12 @@ Refuted: that the method with the fewest gradients is the fastest one, where sen
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lockstep.base.errors import BadInput, located
+from lockstep.base.records import dataclass
 from lockstep.base.settings import setting
 from lockstep.base.types.upper import upper
 from lockstep.base.units import format_bandwidth, format_frac, format_size, format_time
