@@ -1,14 +1,12 @@
 """The mutation tool draws what it says: real changes, one at a time, the same for the same seed."""
 
 import ast
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 TOOLS = Path(__file__).parents[1] / "tools"
-sys.path.append(str(TOOLS))
 mutants = pytest.importorskip("mutants", reason="the tools are not installed beside these tests")
 
 TEXT = '''"""Doc 3 + 4."""

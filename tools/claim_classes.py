@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+
 from mutants import Mutant
 
 LEAST = 10

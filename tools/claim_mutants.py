@@ -40,13 +40,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import claim_classes
 from claim_slices import Slice, drastic, made_at, slice_of
-from mutants import EQUIVALENT, SOURCE, Mutant, mutants_of
-
 from lockstep.check.evidence.claims.decide import Bench, seconds
 from lockstep.check.evidence.claims.deciders.table import FILES, LAB, lab_name
 from lockstep.check.evidence.claims.entry import Check
 from lockstep.check.evidence.claims.shelf import entries, errata
 from lockstep.learn.lab import find_experiment
+from mutants import EQUIVALENT, SOURCE, Mutant, mutants_of
 
 LIMIT_S = 30
 """Processor time of the checks of one mutant."""

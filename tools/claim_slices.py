@@ -32,7 +32,6 @@ from types import FrameType
 from typing import Any
 
 from claim_classes import repeats
-
 from lockstep.learn.lab.experiment import Experiment
 from lockstep.learn.lab.findings import Check
 

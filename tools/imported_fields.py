@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 from argument_tables import fields
-
 from lockstep.decide.planner.imports.formats import format_of
 
 HUGGING_FACE = ("transformers/training_args.py",)

@@ -30,7 +30,6 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.append(str(TESTS))
 
 import doc_pictures  # noqa: E402
-
 import page_table  # noqa: E402
 from console_blocks import FENCE, PAGES, ROOT, SURROUNDINGS, Session, compared, name_of, printed, session  # noqa: E402
 
@@ -53,14 +52,14 @@ def case_studies_page() -> str:
 
 def claims_page() -> str:
     """Items of a textbook chapter, facts of the lab, and errata."""
-    from lockstep.check.evidence.claims.page import claims_page as page
+    from claim_pages import claims_page as page
 
     return page()
 
 
 def exercise_page(item: str) -> str:
     """What one exercise asks, what ticks it, and its figures."""
-    from lockstep.check.evidence.claims.page import exercise_page as page
+    from claim_pages import exercise_page as page
 
     return page(item)
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import ast
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import claim_classes
 from claim_slices import Slice, place_of

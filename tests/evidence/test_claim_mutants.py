@@ -9,10 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
 import claim_mutants
-
 from effort import drawn
 
 QUICK = ("pipelines", "scaling", "tensors", "layouts", "listings", "kept_runs")

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import claim_mutants
 import claim_slices
-
 from lockstep.check.evidence.claims.deciders.table import found_in
 from lockstep.check.evidence.claims.entry import Check as ClaimCheck
 from lockstep.check.evidence.claims.entry import Range

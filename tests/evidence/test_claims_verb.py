@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import lockstep
+from claim_pages import anchor, claims_page, exercises_page
 from cli_runner import run
 from effort import share
 from lockstep.base.engines import Processes
@@ -20,7 +21,6 @@ from lockstep.base.errors import BadInput, RunFailed
 from lockstep.check.evidence.claims import decide, running
 from lockstep.check.evidence.claims.deciders import scaling
 from lockstep.check.evidence.claims.entry import Found
-from lockstep.check.evidence.claims.page import anchor, claims_page, exercises_page
 from lockstep.check.evidence.claims.pictures import PICTURES, pictures
 from lockstep.check.evidence.claims.shelf import entries
 from lockstep.show.verbs.claims import Claims

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import lockstep
+from claim_pages import anchor, exercise_page
 from cli_runner import run
 from effort import share
 from lockstep.check.evidence.claims.curves.paths import delayed_loss
 from lockstep.check.evidence.claims.decide import Decided
 from lockstep.check.evidence.claims.entry import Deliverable, Entry, Found
 from lockstep.check.evidence.claims.figures import WORDS, declared, points
-from lockstep.check.evidence.claims.page import anchor, exercise_page
 from lockstep.check.evidence.claims.pictures import PICTURES, pictures
 from lockstep.check.evidence.claims.shelf import costs, entries
 

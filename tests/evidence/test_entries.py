@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import lockstep
+from claim_pages import SYMBOLS
 from lockstep.check.evidence.claims.deciders.table import ARITHMETIC, LAB, nature_of
 from lockstep.check.evidence.claims.entry import PARTS, VERDICTS, Case, Check, Entry, Found, Range
-from lockstep.check.evidence.claims.page import SYMBOLS
 from lockstep.check.evidence.claims.pictures import PICTURES
 from lockstep.check.evidence.claims.shelf import canonical, entries, errata, find_entries, search
 from lockstep.learn.lab.facts import facts

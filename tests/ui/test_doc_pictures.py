@@ -5,18 +5,12 @@ When one does not, `python tools/pages.py --write docs/pictures` draws it anew.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+import doc_pictures
 import lockstep
 from lockstep.show.views.parts.figure import titled
 from lockstep.show.views.plan import plot_plan
 from lockstep.show.web.screen import EXAMPLE
 from ui.asking import Client
-
-sys.path.append(str(Path(__file__).parents[2] / "tools"))
-
-import doc_pictures
 
 
 def test_the_picture_of_the_page_shows_todays_numbers(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""The page of claims: every item in the order of the chapter, then theorems that are cited and missing, then errata."""
+"""The pages of claims and of exercises: every item in the order of the chapter, then theorems that are cited and missing, then errata."""
 
 from __future__ import annotations
 
