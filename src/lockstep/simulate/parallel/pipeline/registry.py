@@ -73,9 +73,9 @@ def makespan_by_code_s(codes: Array, stages: int, microbatches: Number, chunks: 
 
     Where the schedule has the last axis to itself, as in the planner's grids, each form is called once on the rest.
     """
-    present = np.unique(codes)
-    if present.size == 1:
-        return SCHEDULES[int(present[0])].cost(stages, microbatches, chunks, times).makespan_s
+    present = _occurring(codes)
+    if len(present) == 1:
+        return SCHEDULES[present[0]].cost(stages, microbatches, chunks, times).makespan_s
     given = {f.name: getattr(times, f.name) for f in fields(times)}
     alone = codes.size == codes.shape[-1] and all(
         np.shape(value)[-1:] in ((), (1,)) for value in (*given.values(), microbatches)
@@ -104,7 +104,7 @@ def cells_by_code(
     codes: Number, stages: Number, microbatches: Number, *, chunks: Number = 1, stage: Number = 0
 ) -> Array:
     """Cells that device `stage` runs where every entry has its own schedule, in micro-batches. Broadcasts."""
-    if not any(SCHEDULES[number].cells for number in np.unique(codes).tolist()):
+    if not any(SCHEDULES[number].cells for number in _occurring(codes)):
         return np.zeros(())
     count = _by_code(lambda one: one.num_cells, float, codes, stages, microbatches, chunks, stage)
     return np.where(valid(codes, stages, microbatches, chunks), count, 0.0)
@@ -128,7 +128,12 @@ def _by_code(
 
 def _present(codes: Array) -> list[tuple[Array, Schedule]]:
     """(mask, schedule) for every code that occurs."""
-    used = np.unique(codes)
-    if used.size and not (used[0] >= 0 and used[-1] < len(SCHEDULES)):
-        raise BadInput(f"schedule codes are 0 to {len(SCHEDULES) - 1}, got {used[0]} to {used[-1]}")
-    return [(np.equal(codes, number), SCHEDULES[int(number)]) for number in used]
+    return [(np.equal(codes, number), SCHEDULES[number]) for number in _occurring(codes)]
+
+
+def _occurring(codes: Number) -> list[int]:
+    """The codes that occur, in order; counted, as `np.unique` sorts them and loads masked arrays."""
+    flat = np.ravel(codes)
+    if flat.size and not (flat.min() >= 0 and flat.max() < len(SCHEDULES)):
+        raise BadInput(f"schedule codes are 0 to {len(SCHEDULES) - 1}, got {flat.min()} to {flat.max()}")
+    return np.flatnonzero(np.bincount(flat)).tolist()
