@@ -114,6 +114,21 @@ def test_subclasses_have_all_fields_and_keep_their_own_methods() -> None:
     assert Base(1) != one
 
 
+@pytest.mark.parametrize("decorate", DECORATORS.values(), ids=DECORATORS)
+def test_other_peoples_classes_derive_from_a_frozen_one_as_usual(decorate: Callable[..., Any]) -> None:
+    class Child(Base):
+        """Of another package."""
+
+        c: int = 3
+
+    child: Any = decorate(frozen=True)(Child)
+    assert repr(child(1)).endswith("Child(a=1, c=3)")
+    assert child(1) == child(1, 3)
+    assert said(lambda: setattr(child(1), "c", 4))[0] is dataclasses.FrozenInstanceError
+    with pytest.raises(TypeError, match="cannot inherit non-frozen"):
+        decorate()(type("Loose", (Base,), {}))
+
+
 def test_methods_are_made_when_they_are_looked_up() -> None:
     point: Any = records.dataclass(frozen=True)(plain())
     waiting = {name for name, value in vars(point).items() if type(value).__name__ == "_Later"}

@@ -32,10 +32,13 @@ else:
         hashed = own.get("__hash__") is not None
         wanted = {"__init__": True, "__repr__": repr and "__repr__" not in own, "__eq__": eq and "__eq__" not in own}
         wanted["__hash__"] = eq and frozen and not hashed
-        cls = dataclasses.dataclass(init=False, repr=False, eq=False, **options)(plain)
+        derived = any("__dataclass_fields__" in vars(base) for base in plain.__mro__[1:])
+        cls = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=frozen and derived, **options)(plain)
+        # What the standard decorator asks of a base when others derive from it.
+        cls.__dataclass_params__.frozen = frozen
         if eq and not frozen and not hashed:
             cls.__hash__ = None
-        if frozen:
+        if frozen and not derived:
             _freeze(cls)
         for name in (name for name, is_wanted in wanted.items() if is_wanted):
             setattr(cls, name, _Later(cls, name, frozen))
