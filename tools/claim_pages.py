@@ -1,4 +1,7 @@
-"""The pages of claims and of exercises: every item in the order of the chapter, then theorems that are cited and missing, then errata."""
+"""The pages of claims and of exercises.
+
+Every item in the order of the chapter, then theorems that are cited and missing, then errata.
+"""
 
 from __future__ import annotations
 

@@ -141,6 +141,13 @@ def configurations_page() -> str:
     return page()
 
 
+def findings_page() -> str:
+    """Surprises of other software."""
+    from findings_page import page
+
+    return page()
+
+
 WRITTEN: dict[str, Callable[[], str]] = {
     "docs/use/fine-tunes.md": fine_tunes_page,
     "docs/validation.md": validation_page,
@@ -148,6 +155,7 @@ WRITTEN: dict[str, Callable[[], str]] = {
     "docs/reference/claims.md": claims_page,
     "docs/reference/experiments.md": experiments_page,
     "docs/reference/configurations.md": configurations_page,
+    "docs/reference/surprises.md": findings_page,
     **{f"docs/exercises/c{number}.md": partial(exercise_page, f"C.{number}") for number in range(1, 21)},
 }
 """Pages that a function writes as a whole."""

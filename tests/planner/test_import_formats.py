@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 import pytest
 
+import configuration_page
+import findings_page
 from console_blocks import ROOT
 from lockstep.decide.planner.imports import READERS
 from lockstep.decide.planner.imports.formats import NUMERIC, OR_ANY, Unfit, converted, format_of, keys
@@ -62,8 +65,9 @@ def test_every_table_has_a_reader() -> None:
     assert set(READERS) == set(keys())
 
 
-def test_the_configurations_page_matches_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a change of a table: python tools/pages.py --write docs/reference/configurations.md."""
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    page = pytest.importorskip("configuration_page", reason="the tools are not installed beside these tests").page()
-    assert (ROOT / "docs/reference/configurations.md").read_text(encoding="utf-8").strip() == page.strip()
+@pytest.mark.parametrize(
+    ("file", "page"), [("configurations.md", configuration_page.page), ("surprises.md", findings_page.page)]
+)
+def test_pages_of_reference_match_what_they_are_written_from(file: str, page: Callable[[], str]) -> None:
+    """After a change: python tools/pages.py --write docs/reference."""
+    assert (ROOT / "docs" / "reference" / file).read_text(encoding="utf-8").strip() == page().strip()
