@@ -211,3 +211,24 @@ def test_fine_experts_are_fullest_while_routing_weights_get_gradients(kind: str,
     stream_B = 512 * model.hidden * 2
     found_B = float(passing_gradient_B(model, one, model.kinds[0])) - stream_B
     assert found_B == 512 * model.experts.top_k * model.hidden * each_B
+
+
+FP32_MOMENTS = {"adamw": 8, "adamw-no-master": 8, "lion": 4, "sgd-momentum": 4, "sgd": 0}
+"""Bytes of moments beside an fp32 parameter."""
+
+
+@pytest.mark.parametrize(("base", "cast"), [("nf4", True), ("int8", True), (None, False), ("fp8", False)])
+@pytest.mark.parametrize(
+    ("optimizer", "moments_B"), [("adamw", 4), ("adamw-no-master", 8), ("lion", 2), ("sgd-momentum", 2), ("sgd", 0)]
+)
+def test_trl_casts_adapters_above_a_base_of_bitsandbytes(
+    base: str | None, cast: bool, optimizer: str, moments_B: float
+) -> None:
+    """Run with trl 1.16.0 and bitsandbytes 0.50.2: adapters are bf16, and so torch's moments; those of
+    paged_adamw_32bit and its kind stay fp32, which `-no-master` says."""
+    words = {"optimizer": optimizer, "base": base}
+    apart = {rank: of("hf-trainer-5", train=f"lora:r={rank},targets=all-linear", **words) for rank in (8, 16)}
+    adapters = 2 * float(apart[16].parameters_B - apart[8].parameters_B) / 4
+    trl = of("trl", train="lora:r=16,targets=all-linear", **words)
+    assert float(apart[16].parameters_B - trl.parameters_B) == (2 * adapters if cast else 0)
+    assert float(trl.optimizer_B) == adapters * (moments_B if cast else FP32_MOMENTS[optimizer])

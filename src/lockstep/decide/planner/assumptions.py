@@ -352,6 +352,7 @@ def _memory(job: Job, layout: Layout) -> Iterator[str]:
         yield f"generation takes {format_frac(objective.generation_frac)} of the step, as given: serving is not priced"
     if recipe.adapters is not None:
         kept = "kept as other parameters are" if recipe.habits.half_adapters else "in fp32 with gradients and moments"
+        kept = "cast to bf16 above a base of bitsandbytes" if recipe.casts_adapters else kept
         yield f"{recipe.adapters.describe()} are trained, {kept}; all else is frozen"
         if recipe.adapters.saved:
             yield f"copies of {' and '.join(recipe.adapters.saved)} are trained whole, as wide as the frozen ones"

@@ -22,6 +22,8 @@ class Habits:
     """What ZeRO-1 gathers is copied into layers tensor by tensor (nanotron's all_gather_coalesced)."""
     half_adapters: bool = False
     """Adapters are stored, trained and passed as other parameters, not in fp32 as by PEFT (autocast_adapter_dtype)."""
+    casts_adapters: bool = False
+    """Adapters beside a base of bitsandbytes are cast to half precision (trainers of TRL), and so torch's moments."""
     wrapped_adapters: bool = False
     """Where FSDP shards, each matrix of an adapter is a unit (fsdp_auto_wrap_policy), and the host runs two ahead."""
     working_copy: bool = True

@@ -171,6 +171,7 @@ def _uniform() -> Iterator[Optimizer]:
     yield Optimizer("sgd", 4.0, 0.0, 0.0, source="fp32 master only")
     yield Optimizer("sgd-bf16", 0.0, 0.0, 0.0, source="no states, parameters updated in place")
     yield Optimizer("sgd-momentum", 4.0, 4.0, 4.0, source="fp32 master and fp32 momentum")
+    yield Optimizer("sgd-momentum-bf16", 0.0, 2.0, 2.0, source="torch's momentum of half-precision parameters")
     yield Optimizer("lion", 4.0, 4.0, 4.0, source="arXiv 2302.06675: one fp32 momentum")
     yield Optimizer("lion-no-master", 0.0, 4.0, 4.0, source="arXiv 2302.06675, parameters updated in place")
     yield Optimizer("lion-bf16", 0.0, 2.0, 2.0, source="arXiv 2302.06675, momentum and parameters in bf16")
@@ -221,3 +222,11 @@ def optimizer(name: str, where: str = "--optimizer") -> Optimizer:
         known = f"it has one, {word}:{found.setting}=64" if found.of else "it has none"
         raise BadInput(f"{setting[:40]!r} is no setting of optimizer {word}: {known}", where)
     return _by_tensor(name, found.master_B, found.of(int(number)), found.source)
+
+
+@lru_cache(maxsize=64)
+def beside_half(name: str) -> Optimizer:
+    """The states of `name` where parameters themselves are in half precision and have no master copy."""
+    word, colon, setting = name.partition(":")
+    names = (f"{word}-bf16", f"{word}-no-master", {"adam": "adamw-bf16", "adamw-bf16-moments": "adamw-bf16"}.get(word))
+    return optimizer(next((one for one in names if one in OPTIMIZERS), word) + colon + setting)

@@ -15,10 +15,10 @@ from lockstep.base.types.plain import Json, plain
 from lockstep.base.types.saved import FP32_B
 from lockstep.describe.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Stack, stack, stacks, ways
 from lockstep.describe.workload import MODULES, PLAIN, Adapters, Objective, Training, Transformer, read_training
-from lockstep.price.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, NARROW_B, NOT_TRAINED
+from lockstep.price.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, BITSANDBYTES, NARROW_B, NOT_TRAINED
 from lockstep.price.layout.layout import LayoutGrid
 from lockstep.price.layout.losses import usual_loss
-from lockstep.price.layout.optimizers import Optimizer, optimizer
+from lockstep.price.layout.optimizers import Optimizer, beside_half, optimizer
 from lockstep.simulate.parallel.context import KINDS
 from lockstep.simulate.parallel.data.coordinator import read_limits
 from lockstep.simulate.parallel.data.sharing import SOFTWARE, SYNCS
@@ -287,19 +287,35 @@ class Recipe(Brief):
         return self.parameter_B if self.base is None else BASE_B[self.base]
 
     @property
+    def casts_adapters(self) -> bool:
+        """Whether adapters that PEFT makes in fp32 are cast to half precision."""
+        return self.habits.casts_adapters and self.adapters is not None and self.base in BITSANDBYTES
+
+    @property
+    def half_adapters(self) -> bool:
+        """Whether products of adapters read parameters in half precision."""
+        return self.habits.half_adapters or self.casts_adapters
+
+    def _of_adapters(self, own_B: float) -> float:
+        """Bytes of an adapter's element where other parameters take `own_B`."""
+        if self.habits.half_adapters:
+            return own_B
+        return ADAPTER_B / 2 if self.casts_adapters else ADAPTER_B
+
+    @property
     def adapter_B(self) -> float:
         """Bytes of an adapter's element."""
-        return self.working_B if self.habits.half_adapters else ADAPTER_B
+        return self._of_adapters(self.working_B)
 
     @property
     def adapter_gradient_B(self) -> float:
         """Bytes of its accumulated gradient."""
-        return self.gradient_B if self.habits.half_adapters else ADAPTER_B
+        return self._of_adapters(self.gradient_B)
 
     @property
     def adapter_wire_B(self) -> float:
         """Bytes of its gradient when gradients are reduced."""
-        return self.wire_B if self.habits.half_adapters else ADAPTER_B
+        return self._of_adapters(self.wire_B)
 
     @property
     def adapter_master_B(self) -> float:
@@ -317,7 +333,7 @@ class Recipe(Brief):
     @property
     def states(self) -> Optimizer:
         """The optimizer's bytes per parameter."""
-        return optimizer(self.optimizer)
+        return beside_half(self.optimizer) if self.casts_adapters else optimizer(self.optimizer)
 
     @property
     def element_B(self) -> float:

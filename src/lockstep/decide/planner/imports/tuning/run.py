@@ -2,6 +2,7 @@
 
     what is trained  format of its weights      stack                 optimizer states
     adapters         fp32 beside frozen ones    hf-trainer, trl       of the adapters
+    adapters, TRL    half, above a 4-bit base   trl                   of half weights, fp32 of those named _32bit
     all              fp32, under autocast       hf-trainer-5, trl     beside them
     all              half, without sharding     hf-trainer            of half weights, no master copy
     all              sharded by FSDP            hf-trainer            with an fp32 master, no half copy
@@ -122,8 +123,11 @@ def _optimizer(found: Imported, said: Said, run: Run, word: str) -> None:
         setting = f"{own}={number}"
     if run.optimizer.startswith("paged_"):
         found.layout.setdefault("offload", "paged")
+    keeps_fp32 = run.optimizer.endswith("_32bit")
     if not run.adapters and not run.wide and not run.sharded:
-        name += "-no-master" if name in FP32_STATES or run.optimizer.endswith("_32bit") else "-bf16"
+        name += "-no-master" if name in FP32_STATES or keeps_fp32 else "-bf16"
+    elif found.words["stack"] == "trl" and run.base is not None and keeps_fp32:
+        name += "-no-master"
     found.words.setdefault("optimizer", f"{name}:{setting}" if setting else name)
 
 
