@@ -19,6 +19,8 @@ from lockstep.describe.workload.huggingface import config_of
 from lockstep.describe.workload.passing import passing_gradient_B
 from lockstep.price.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Memory, Recipe, memory
 from lockstep.price.layout.kept import piece
+from lockstep.price.layout.moments import casts
+from lockstep.price.layout.trained import trained_parameters
 
 MACHINE = cluster("dgx-h200", gpus=1)
 MODEL, MIXTRAL = workload.model("llama3.2-1b"), workload.model("mixtral-8x7b")
@@ -232,3 +234,18 @@ def test_trl_casts_adapters_above_a_base_of_bitsandbytes(
     trl = of("trl", train="lora:r=16,targets=all-linear", **words)
     assert float(apart[16].parameters_B - trl.parameters_B) == (2 * adapters if cast else 0)
     assert float(trl.optimizer_B) == adapters * (moments_B if cast else FP32_MOMENTS[optimizer])
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize(("software", "base"), [("hf-trainer-5", None), ("hf-trainer-5", "nf4"), ("trl", "nf4")])
+def test_autocast_casts_adapters_that_are_in_fp32(software: str, base: str | None, recompute: str) -> None:
+    """Run with peft 0.21.2 above nf4 (tests/real): what a layer keeps has two bytes for every adapter's element."""
+    recipe = Recipe.by(software, seq=512, batch=2, train="lora:r=8,targets=all-linear", base=base)
+    job, grid = Job(MODEL, recipe, 1), Layout(micro_batch=2, recompute=recompute).grid()
+    held = job.device_layers(grid.stages, grid.placement, grid.split)[0]
+    elems = float(trained_parameters(job, grid, held).total_elems) * (software != "trl")
+    found = casts(job, grid, held, last=True)
+    layers = 2.0 * elems if recompute == "none" else 0.0
+    assert float(found.kept_B) == layers
+    assert float(found.passed_B) == 2.0 * elems - layers
+    assert float(found.layer_B) == (2.0 * elems - layers) / MODEL.layers

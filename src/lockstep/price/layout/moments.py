@@ -23,6 +23,7 @@ from lockstep.base.types.saved import FP32_B
 from lockstep.describe.workload import (
     FULL,
     LayerKind,
+    Transformer,
     Weight,
     embedding_weights,
     head_weights,
@@ -34,6 +35,7 @@ from lockstep.describe.workload import (
 from lockstep.price.layout.job import Job
 from lockstep.price.layout.kept import by_stored
 from lockstep.price.layout.layout import LayoutGrid
+from lockstep.price.layout.recipe import Recipe
 from lockstep.price.layout.sharing import widened
 
 TILED = "tiled"
@@ -54,26 +56,61 @@ class Casts:
 
 
 def casts(job: Job, grid: LayoutGrid, held: Counter[LayerKind], last: bool) -> Casts:
-    """Casts of the weights of the layers `held`, and of a head where it is there. Experts that are one parameter are
-    not cast (transformers 5.24, integrations/moe.py: `grouped_mm` is not autocast-enabled).
+    """Casts of the weights of the layers `held`, of a head where it is there, and of adapters in fp32. Experts that are
+    one parameter are not cast (transformers 5.24, integrations/moe.py: `grouped_mm` is not autocast-enabled).
     """
     model, recipe = job.transformer, job.recipe
-    if model is None or not np.any(widened(recipe, grid)):
+    if model is None:
         return Casts()
-    each: dict[LayerKind, Number] = {}
+    wide, adapted = widened(recipe, grid), _casts_adapters(recipe)
+    if not (adapted or np.any(wide)):
+        return Casts()
+    layers, own = _cast_weights(model, recipe, grid, held), _cast_adapters(model, recipe, grid, held, adapted)
+    again, models = grid.recompute == FULL, recipe.objective.models
+    ends = np.where(again, 1.0, 0.0) if not recipe.objective.frozen else 1.0
+    weights_B, adapters_B = (sum((count * of[kind] for kind, count in by_stored(held).items()), 0.0 * grid.tp)
+                             for of in (layers, own))  # fmt: skip
+    tiled = recipe.loss_kind == TILED
+    head_B = model.vocab / grid.tp * model.hidden * recipe.element_B * (last and model.has_head and not tiled)
+    largest_B = np.maximum.reduce([np.asarray(layers[kind] * wide + own[kind]) for kind in layers]) if layers else 0.0
+    return Casts(
+        kept_B=models * (weights_B * wide + adapters_B) * ~again,
+        passed_B=(weights_B * wide * (recipe.adapters is None) + models * adapters_B) * ends,
+        head_B=head_B * wide,
+        layer_B=largest_B * again,
+    )
+
+
+def _casts_adapters(recipe: Recipe) -> bool:
+    """Whether autocast casts adapters: those that PEFT leaves in fp32."""
+    wide = not recipe.half_adapters and recipe.element_B < FP32_B
+    return recipe.habits.autocast and recipe.adapters is not None and wide
+
+
+def _cast_weights(
+    model: Transformer, recipe: Recipe, grid: LayoutGrid, held: Counter[LayerKind]
+) -> dict[LayerKind, Number]:
+    """Bytes of the casts of a layer's own matrices."""
     apart = modules_of(model.model_type).experts == "apart"
+    each: dict[LayerKind, Number] = {}
     for kind in by_stored(held):
         found = rank_parameters([one for one in layer_weights(model, kind) if one.is_matrix], grid.tp, grid.ep)
         each[kind] = (found.matrix_elems + found.expert_elems * apart) * recipe.element_B
-    all_B = sum((count * each[kind] for kind, count in by_stored(held).items()), 0.0 * grid.tp)
-    again, wide = grid.recompute == FULL, widened(recipe, grid)
-    trained = recipe.adapters is None
-    tiled = recipe.loss_kind == TILED
-    head_B = model.vocab / grid.tp * model.hidden * recipe.element_B * (last and model.has_head and not tiled)
-    passes = trained * (np.where(again, 1.0, 0.0) if not recipe.objective.frozen else 1.0)
-    largest_B = np.maximum.reduce([*map(np.asarray, each.values())]) if each else 0.0
-    models = recipe.objective.models
-    return Casts(models * all_B * ~again * wide, all_B * passes * wide, head_B * wide, largest_B * again * wide)
+    return each
+
+
+def _cast_adapters(
+    model: Transformer, recipe: Recipe, grid: LayoutGrid, held: Counter[LayerKind], adapted: bool
+) -> dict[LayerKind, Number]:
+    """Bytes of the casts of a layer's adapters."""
+    adapters = recipe.adapters_on(model) if adapted else None
+    if adapters is None:
+        return dict.fromkeys(by_stored(held), 0.0)
+    each = {kind: adapters.weights(layer_weights(model, kind)) for kind in by_stored(held)}
+    return {
+        kind: rank_parameters(own, grid.tp, grid.ep, grid.expert_tp).total_elems * recipe.element_B
+        for kind, own in each.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
