@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from agreement import Asker
-from effort import share
 from pipelines_of_torch import NAMES, VEE, Passes, built, group_of, order_of, plain
 
+from effort import share
 from lockstep.base.errors import BadInput
 from lockstep.simulate.parallel import pipeline as pipelines
 from lockstep.simulate.parallel.pipeline.schedules import dualpipe_v
@@ -21,7 +21,7 @@ pytest.importorskip("torch.distributed")
 
 STAGES, MOST_CHUNKS, ROUNDS = (1, 2, 3, 4, 5, 8), 4, 3
 UNEQUAL = "Megatron Core runs 1F1B with fewer micro-batches than stages; an export to torch is refused, as torch does"
-ONE_CHUNK = "with one chunk Lockstep asks for 1f1b; torch's class runs one more forward pass per stage before it"
+ONE_CHUNK = "with one chunk Lockstep asks for 1f1b; torch interleaves one chunk too, and then holds up to twice as much"
 NO_GROUPS = "zb-h1 of the paper needs no equal groups of micro-batches; Lockstep exports it to no software"
 NO_CHUNKS = "Lockstep has no zero-bubble schedule that interleaves chunks, and refuses them"
 Case = tuple[str, int, int, int]
@@ -84,7 +84,7 @@ def test_every_class_of_torch_is_asked() -> None:
 
 def test_torch_refuses_what_lockstep_refuses(asked: Asker) -> None:
     with asked("torch", "pipelines that constructors of schedules refuse") as answers:
-        for case in share(list(cases()), 3):
+        for case in share(list(cases()), 5):
             ours = bool(pipelines.get(case[0]).valid(*case[1:]))
             answers.compare(f"{case}", ours, asked_of_torch(case) is not None, why=why_other(case))
 
@@ -100,7 +100,7 @@ def test_interleaved_zero_bubble_is_refused_with_words(asked: Asker) -> None:
 
 def test_orders_are_those_of_torch(asked: Asker) -> None:
     with asked("torch", "orders of passes of schedules") as answers:
-        for case, theirs in both(2):
+        for case, theirs in both(3):
             name, stages, microbatches, chunks = case
             ours = pipelines.get(name).order(stages, microbatches, chunks)
             answers.compare(f"{case}", ours, order_of(theirs, stages, name in VEE))
@@ -118,6 +118,17 @@ def test_stages_hold_activations_of_as_many_micro_batches(asked: Asker) -> None:
                 for s in range(stages)
             ]
             answers.compare(f"{case}", ours, [held(lane, chunks) for lane in orders])
+
+
+def test_ranks_hold_the_stages_of_torch(asked: Asker) -> None:
+    """Which rank holds each stage, along the way of a micro-batch."""
+    with asked("torch", "ranks that hold the stages of schedules") as answers:
+        for case, theirs in both(5):
+            name, stages, _, chunks = case
+            if chunks > 1:
+                (ours,) = pipelines.routes(pipelines.get(name).placement, stages, chunks)
+                ranks = [theirs.stage_index_to_group_rank[stage] for stage in range(stages * chunks)]
+                answers.compare(f"{case}", [device for device, _ in ours], ranks)
 
 
 def test_cells_of_dualpipe_v_are_those_of_torch(asked: Asker) -> None:
