@@ -1,5 +1,6 @@
 """Rank grid and process groups against brute force."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -79,6 +80,16 @@ def test_members_per_unit_never_exceed_the_truth(layout: Layout, name: str) -> N
             np.unique(np.array(group) // unit, return_counts=True)[1].max() for group in process_groups(layout, name)
         ]
         assert int(span(layout.grid(), GROUPS[name][1], [unit]).members[0]) <= max(counts)
+
+
+@pytest.mark.parametrize("axis", ["tp", "pp"])
+@pytest.mark.parametrize("unit", [3, 4, 6, 8])
+def test_an_axis_that_is_not_split_may_stand_anywhere(axis: str, unit: int) -> None:
+    others = [other for other in AXES if other != axis]
+    for cp, dp in product(range(1, 7), repeat=2):
+        one = Layout(cp=cp, dp=dp)
+        placed = [replace(one, order=(*others[:at], axis, *others[at:])).grid() for at in range(len(AXES))]
+        assert {int(span(grid, ("cp", "dp"), [unit]).members[0]) for grid in placed} == {np.gcd(unit, cp * dp)}
 
 
 @pytest.mark.parametrize("unit", [1, 4, 8, 16])

@@ -21,12 +21,12 @@ FIRST = "Schedule1F1B", "ScheduleGPipe"
 
 
 @contextmanager
-def group_of(ranks: int) -> Iterator[None]:
-    """A process group of which this process is the first rank."""
+def group_of(ranks: int, rank: int = 0) -> Iterator[None]:
+    """A process group of so many ranks, of which this process is one."""
     import torch
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    torch.distributed.init_process_group("fake", rank=0, world_size=ranks, store=FakeStore())
+    torch.distributed.init_process_group("fake", rank=rank, world_size=ranks, store=FakeStore())
     try:
         yield
     finally:

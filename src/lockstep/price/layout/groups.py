@@ -120,9 +120,9 @@ class Span:
 def span(grid: LayoutGrid, axes: Sequence[str], units: Sequence[int]) -> Span:
     """The span of the group over `axes` of either grid on units of `units[i]` ranks each, innermost unit (1) first.
 
-    Axes that are neighbours in the grid's order form one run with degree d and stride s; of a run, gcd(unit, s*d)/s
-    members share a unit when s divides it, else 1. That is exact when the run's block is aligned with the unit, and
-    never more than the true number when it is not. Runs multiply.
+    Axes with no ranks between them in the grid's order form one run with degree d and stride s; of a run,
+    gcd(unit, s*d)/s members share a unit when s divides it, else 1. That is exact when the run's block is aligned with
+    the unit, and never more than the true number when it is not. Runs multiply.
     """
     members = [np.asarray(1, dtype=np.int64) for _ in units]
     degree = np.asarray(1, dtype=np.int64)
@@ -135,16 +135,23 @@ def span(grid: LayoutGrid, axes: Sequence[str], units: Sequence[int]) -> Span:
 
 
 def _runs(grid: LayoutGrid, axes: Sequence[str]) -> list[tuple[Ints, Ints]]:
-    """(stride, degree) of each run of neighbouring axes in the grid that they are of."""
-    stride = np.asarray(1, dtype=np.int64)
+    """(stride, degree) of each run of axes of the grid that they are of; one that goes on in the next has degree 1."""
+    stride = between = np.asarray(1, dtype=np.int64)
     runs: list[tuple[Ints, Ints]] = []
-    previous_inside = False
     for axis, degree in grid.degrees(axes[0] in OF_EXPERTS):
-        inside = axis in axes
-        if inside and previous_inside:
-            runs[-1] = (runs[-1][0], runs[-1][1] * degree)
-        elif inside:
-            runs.append((stride, degree))
-        previous_inside = inside
+        if axis in axes:
+            runs = [*runs[:-1], *_joined(runs[-1], (stride, degree), between)] if runs else [(stride, degree)]
+        between = np.asarray(1, dtype=np.int64) if axis in axes else between * degree
         stride = stride * degree
     return runs
+
+
+def _joined(run: tuple[Ints, Ints], axis: tuple[Ints, Ints], between: Ints) -> list[tuple[Ints, Ints]]:
+    """A run and the next axis: two runs, or one and another of degree 1 where no rank lies between them."""
+    (first, ranks), (stride, degree) = run, axis
+    if np.all(between == 1):
+        return [(first, ranks * degree)]
+    return [
+        (first, np.where(between == 1, 1, ranks)),
+        (np.where(between == 1, first, stride), np.where(between == 1, ranks * degree, degree)),
+    ]
