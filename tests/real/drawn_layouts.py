@@ -23,6 +23,8 @@ PRICED = {
     "expert_data": ("edp",),
 }  # fmt: skip
 """Axes whose levels a kind of group is priced over."""
+LEVELS = ("replicas", "expert_replicas")
+"""Groups of which Lockstep knows the levels alone: the ranks that hold the same shard in different copies."""
 
 
 def drawn(number: int, *, shards: bool = False, last: str = "", seed: int = 59) -> list[Layout]:
@@ -65,7 +67,7 @@ def machines(layout: Layout) -> list[Cluster]:
 def priced_over(layout: Layout, there: Cluster, kind: str) -> list[int]:
     """Children that a group of a kind spans at each level of a cluster, as its collectives are priced."""
     network = Network(there, layout.grid())
-    levels = network.data.shard if kind == "shard" else network.levels(*PRICED[kind])
+    levels = network.levels(*PRICED[kind]) if kind in PRICED else getattr(network.data, kind)
     return [int(level[0]) for level in levels]
 
 
