@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -90,6 +91,12 @@ def _children(members: Sequence[int], inner: int, outer: int) -> tuple[int, ...]
     return tuple(whole.values())
 
 
+def no_closer(priced: Sequence[int], theirs: Sequence[int]) -> bool:
+    """Whether no unit of a cluster holds more ranks of a group, as it is priced, than really lie in one."""
+    held, real = (itertools.accumulate(levels, operator.mul) for levels in (priced, theirs))
+    return all(ours <= most for ours, most in zip(held, real, strict=True))
+
+
 def compare_places(answers: Answers, layout: Layout, groups: dict[str, Groups]) -> None:
     """Holds the levels that groups are priced over to where the ranks of real groups lie."""
     for there in machines(layout):
@@ -97,5 +104,6 @@ def compare_places(answers: Answers, layout: Layout, groups: dict[str, Groups]) 
         for kind, some in groups.items():
             theirs, alike = lies_over(some, there)
             priced = priced_over(layout, there, kind)
-            why = STRADDLES if not alike and priced != theirs else ""
+            thinner = not alike and priced != theirs and no_closer(priced, theirs)
+            why = STRADDLES if thinner else ""
             answers.compare(f"{name_of(layout)}, {kind} on {sizes}", priced, theirs, why=why)

@@ -94,9 +94,8 @@ def _listening(passes: Passes) -> Iterator[None]:
         passes.append(("B", output[0], output[1]))
         return "gradient"
 
-    with OnThisMachine(), patch.object(schedules, "forward_step", forward):
-        with patch.object(schedules, "backward_step", backward):
-            yield
+    with OnThisMachine(), patch.multiple(schedules, forward_step=forward, backward_step=backward):
+        yield
 
 
 def run(rank: int, stages: int, microbatches: int, chunks: int, **words: Any) -> Passes:

@@ -1,5 +1,5 @@
-"""Megatron Core is asked for its process groups: initialize_model_parallel makes them in each order of the ranks, and its
-RankGenerator says them also for orders that it does not train in.
+"""Megatron Core is asked for its process groups: initialize_model_parallel makes them in each order of the ranks, and
+its RankGenerator says them also for orders that it does not train in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ MADE = {
     "HIERARCHICAL_EXPERT_DATA_PARALLEL_GROUP_L1": "expert_replicas",
 }  # fmt: skip
 """Lockstep's kind of group, by the name that Megatron gives one."""
-TOKENS = {"tp": "tp", "cp": "cp", "dp": "dp", "pp": "pp", "data": "dp-cp"}, {"etp": "tp", "ep": "ep", "expert_data": "dp"}
+TOKENS = (
+    {"tp": "tp", "cp": "cp", "dp": "dp", "pp": "pp", "data": "dp-cp"},
+    {"etp": "tp", "ep": "ep", "expert_data": "dp"},
+)
 """Of RankGenerator, by Lockstep's kind: of dense layers, of experts."""
 STAGES, COPIES = "stages hold the same ranks", "shard divides the experts' ranks"
 RANKS, PLACES = "ranks of process groups", "levels of a cluster that process groups lie over"

@@ -1,5 +1,5 @@
-"""Megatron Core is asked which pipelines its schedules refuse, what order a rank runs, how many passes it runs ahead, and
-for how many micro-batches it keeps activations, which is read off that order.
+"""Megatron Core is asked which pipelines its schedules refuse, what order a rank runs, how many passes it runs ahead,
+and for how many micro-batches it keeps activations, which is read off that order.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_stages_hold_activations_of_as_many_micro_batches(asked: Asker) -> None:
     """Of every group that Megatron takes, also of those that Lockstep does not price."""
     with asked("megatron-core", "most micro-batches that a stage keeps activations of") as answers:
         for case in both():
-            stages, microbatches, chunks = case
+            stages, _, chunks = case
             own = words_of(case)
             code = pipelines.code(schedule_of(chunks))
             live = [float(pipelines.peak_live_by_code(code, *case[:2], chunks=chunks, stage=s)) for s in range(stages)]

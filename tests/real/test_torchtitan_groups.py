@@ -1,5 +1,5 @@
-"""torchtitan's ParallelDims is asked for the process groups of every rank: of each of its meshes, for layouts as Lockstep
-exports them to it, under both of its ways to name the meshes.
+"""torchtitan's ParallelDims is asked for the process groups of every rank: of each of its meshes, for layouts as they
+are exported to it, under two of its ways to name the meshes.
 """
 
 from __future__ import annotations
