@@ -1,5 +1,6 @@
 """Rank grid and process groups against brute force."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -81,6 +82,16 @@ def test_members_per_unit_never_exceed_the_truth(layout: Layout, name: str) -> N
         assert int(span(layout.grid(), GROUPS[name][1], [unit]).members[0]) <= max(counts)
 
 
+@pytest.mark.parametrize("axis", ["tp", "pp"])
+@pytest.mark.parametrize("unit", [3, 4, 6, 8])
+def test_an_axis_that_is_not_split_may_stand_anywhere(axis: str, unit: int) -> None:
+    others = [other for other in AXES if other != axis]
+    for cp, dp in product(range(1, 7), repeat=2):
+        one = Layout(cp=cp, dp=dp)
+        placed = [replace(one, order=(*others[:at], axis, *others[at:])).grid() for at in range(len(AXES))]
+        assert {int(span(grid, ("cp", "dp"), [unit]).members[0]) for grid in placed} == {np.gcd(unit, cp * dp)}
+
+
 @pytest.mark.parametrize("unit", [1, 4, 8, 16])
 @pytest.mark.parametrize("name", GROUPS)
 @pytest.mark.parametrize("etp", [0, 1, 2])
@@ -106,13 +117,23 @@ def test_hsdp_shards_are_consecutive_data_ranks() -> None:
     assert process_groups(layout, "shard") == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+@pytest.mark.parametrize("ep", [1, 2, 4])
+def test_experts_have_as_many_copies_as_the_dense_layers(ep: int) -> None:
+    """Ranks share an expert within the copy that they are of, and hold together what the copy holds of it."""
+    layout = Layout(tp=2, cp=2, dp=4, pp=2, ep=ep, etp=1, zero=3, shard=4)
+    copies = {rank: number // 2 for number, ranks in enumerate(process_groups(layout, "shard")) for rank in ranks}
+    groups = process_groups(layout, "expert_shard")
+    assert {len(ranks) for ranks in groups} == {4 * 2 // ep}
+    assert {len({copies[rank] for rank in ranks}) for ranks in groups} == {1}
+
+
 def test_unknown_group_is_named() -> None:
     with pytest.raises(UnknownName, match="did you mean"):
         process_groups(Layout(), "dpp")
 
 
 def test_the_summary_names_the_level_that_each_group_crosses() -> None:
-    found = group_summary(Layout(tp=4, cp=2, dp=4, ep=2, pp=2, zero=3, shard=2), cluster("dgx-h100:8"))
+    found = group_summary(Layout(tp=4, cp=2, dp=4, ep=2, pp=2, zero=3, shard=4), cluster("dgx-h100:8"))
     assert {kind: (one["ranks"], one["groups"], one["level"]) for kind, one in found.items()} == {
         "tp": (4, 16, "node"),
         "cp": (2, 32, "node"),
@@ -121,6 +142,7 @@ def test_the_summary_names_the_level_that_each_group_crosses() -> None:
         "pp": (2, 32, "fabric"),
         "data": (8, 8, "fabric"),
         "expert_data": (4, 16, "fabric"),
-        "shard": (2, 32, "node"),
+        "shard": (4, 16, "fabric"),
+        "expert_shard": (2, 32, "fabric"),
     }
     assert found["cp"]["first"] == [0, 4]

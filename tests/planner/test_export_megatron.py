@@ -102,8 +102,6 @@ REFUSED = [
 REFUSED_EXPERTS = [
     ({}, {"dtype": "fp16"}, {"dp": 32}, "experts in fp16"),
     ({}, {"dtype": "fp16"}, {"dp": 32, "ep": 8}, "experts in fp16"),
-    ({}, {}, {"dp": 32, "ep": 2, "zero": 1, "shard": 8}, "shard=8 with experts"),
-    ({}, {}, {"dp": 32, "zero": 3, "shard": 8}, "shard=8 with experts"),
     ({}, {}, {"dp": 32, "ep": 8, "zero": 2}, "with expert parallelism"),
     ({}, {}, {"dp": 32, "ep": 8, "zero": 3}, "with expert parallelism"),
     ({}, {"dtype": "fp8", "recompute_modules": ("moe_act",)}, {"dp": 32, "recompute": "selective"}, "ing moe_act"),
@@ -141,6 +139,7 @@ RUNS = [
     (DENSE, {}, {"dp": 16, "tp": 2, "zero": 1, "offload": "optimizer"}),
     (DENSE, {"offload_layers": 4}, {"dp": 32, "zero": 1}),
     (EXPERTS, {}, {"dp": 32, "zero": 1, "shard": 32}),
+    (EXPERTS, {}, {"dp": 32, "ep": 2, "zero": 1, "shard": 8}),
     (EXPERTS, {}, {"dp": 32, "zero": 3}),
     (EXPERTS, {}, {"dp": 16, "cp": 2}),
     (EXPERTS, {}, {"pp": 4, "dp": 8, "ep": 8}),

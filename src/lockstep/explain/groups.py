@@ -21,7 +21,10 @@ WORDS = {
     "dp": r"(^|_|\b)(hs|fs|d)?dp(\d|_|$)|data|shard|replicate|zero",
     "other": r"world|gloo",
 }
-KINDS = {"tp": ("tp", "etp"), "dp": ("data", "dp", "shard", "expert_data"), "pp": ("pp",), "cp": ("cp",), "ep": ("ep",)}
+KINDS = {
+    "tp": ("tp", "etp"), "dp": ("data", "dp", "shard", "expert_data", "expert_shard"), "pp": ("pp",), "cp": ("cp",),
+    "ep": ("ep",),
+}  # fmt: skip
 GRADIENTS = ("all-reduce", "reduce-scatter", "all-gather")
 
 

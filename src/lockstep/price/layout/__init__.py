@@ -10,6 +10,7 @@ from lockstep.price.layout.groups import GROUPS as GROUPS
 from lockstep.price.layout.groups import Span as Span
 from lockstep.price.layout.groups import coordinates as coordinates
 from lockstep.price.layout.groups import group_summary as group_summary
+from lockstep.price.layout.groups import parted_spans as parted_spans
 from lockstep.price.layout.groups import process_groups as process_groups
 from lockstep.price.layout.groups import span as span
 from lockstep.price.layout.held import checkpoint_B as checkpoint_B

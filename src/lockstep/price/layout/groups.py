@@ -18,12 +18,16 @@ from lockstep.base.types.plain import Json
 from lockstep.describe.hardware import Cluster
 from lockstep.price.layout.layout import Layout, LayoutGrid
 
-WITHIN = {"data": ("cp", "dp"), "expert_data": ("edp",), "shard": ("cp", "dp")}
+WITHIN = {"data": ("cp", "dp"), "expert_data": ("edp",), "shard": ("cp", "dp"), "expert_shard": ("edp",)}
 """Axes that the groups with names of their own cover."""
 OF_EXPERTS = ("etp", "ep", "edp")
 """Axes of the experts' grid alone."""
+SHARDS = ("shard", "expert_shard")
+"""Groups of layouts that are sharded over some of the ranks that hold the same."""
+DENSE = {"etp": "tp", "expert_shard": "shard"}
+"""Groups of experts that are told where they differ from those of dense layers."""
 MAX_LISTED = 16
-GROUPS = ("tp", "cp", "ep", "etp", "dp", "pp", "data", "expert_data", "shard")
+GROUPS = ("tp", "cp", "ep", "etp", "dp", "pp", "data", "expert_data", "shard", "expert_shard")
 
 
 def coordinates(layout: Layout, experts: bool = False) -> dict[str, Ints]:
@@ -39,7 +43,8 @@ def process_groups(layout: Layout, group: str) -> list[list[int]]:
     """All process groups of one kind, each as the sorted ranks in it, in order of their first rank.
 
     `data` holds the ranks that share dense parameters (dp and cp together), `expert_data` those that share an
-    expert, `etp` those that cut one, `shard` the sharing ranks of HSDP. Raises UnknownName otherwise.
+    expert, `etp` those that cut one, `shard` the sharing ranks of HSDP and `expert_shard` those that share an expert's
+    copy. Raises UnknownName otherwise.
     """
     if group not in GROUPS:
         raise UnknownName("process group", group, GROUPS)
@@ -57,8 +62,8 @@ def _groups(layout: Layout, group: str) -> Ints:
             number = number * (int(digits[axis].max()) + 1) + digits[axis]
     size = layout.world // len(np.unique(number))
     rows = np.argsort(number, kind="stable").reshape(-1, size)
-    if group == "shard" and layout.shard:
-        rows = rows.reshape(-1, layout.shard)
+    if group in SHARDS and layout.shard:
+        rows = rows.reshape(-1, size * layout.shard // (layout.dp * layout.cp))
     return rows[np.argsort(rows[:, 0])]
 
 
@@ -66,15 +71,15 @@ def group_summary(layout: Layout, cluster: Cluster) -> dict[str, Json]:
     """For each kind of process group with several ranks: its size, how many there are, the first one, its level.
 
     `level` is the outermost level of the cluster that the group crosses; `first` lists at most MAX_LISTED ranks. Groups
-    that cut experts are left out where those that cut dense layers are the same.
+    that cut or share experts are left out where those of dense layers are the same.
     """
     units = [cluster.devices_per_child(i) for i in range(len(cluster.levels))]
     found = {}
     for group in GROUPS:
         ranks = _groups(layout, group)
-        if ranks.shape[1] == 1 or (group == "shard" and not layout.shard):
+        if ranks.shape[1] == 1 or (group in SHARDS and not layout.shard):
             continue
-        if group == "etp" and np.array_equal(ranks, _groups(layout, "tp")):
+        if group in DENSE and np.array_equal(ranks, _groups(layout, DENSE[group])):
             continue
         crossed = [i for i, unit in enumerate(units) if np.any(ranks // unit != ranks[:, :1] // unit)]
         found[group] = {
@@ -120,13 +125,30 @@ class Span:
 def span(grid: LayoutGrid, axes: Sequence[str], units: Sequence[int]) -> Span:
     """The span of the group over `axes` of either grid on units of `units[i]` ranks each, innermost unit (1) first.
 
-    Axes that are neighbours in the grid's order form one run with degree d and stride s; of a run, gcd(unit, s*d)/s
-    members share a unit when s divides it, else 1. That is exact when the run's block is aligned with the unit, and
-    never more than the true number when it is not. Runs multiply.
+    Axes with no ranks between them in the grid's order form one run with degree d and stride s; of a run,
+    gcd(unit, s*d)/s members share a unit when s divides it, else 1. That is exact when the run's block is aligned with
+    the unit, and never more than the true number when it is not. Runs multiply.
     """
+    return _span(_runs(grid, axes), units)
+
+
+def parted_spans(grid: LayoutGrid, axes: Sequence[str], ranks: Ints, units: Sequence[int]) -> tuple[Span, Span]:
+    """The spans of the groups of `ranks` neighbours that the group over `axes` is parted into, and of one rank each of
+    these groups."""
+    near, far = [], []
+    for stride, degree in _runs(grid, axes):
+        taken = np.gcd(ranks, degree)
+        near.append((stride, taken))
+        far.append((stride * taken, degree // taken))
+        ranks = ranks // taken
+    return _span(near, units), _span(far, units)
+
+
+def _span(runs: Sequence[tuple[Ints, Ints]], units: Sequence[int]) -> Span:
+    """The span of a group that runs make."""
     members = [np.asarray(1, dtype=np.int64) for _ in units]
     degree = np.asarray(1, dtype=np.int64)
-    for stride, run in _runs(grid, axes):
+    for stride, run in runs:
         degree = degree * run
         for i, unit in enumerate(units):
             common = np.gcd(unit, stride * run)
@@ -135,16 +157,23 @@ def span(grid: LayoutGrid, axes: Sequence[str], units: Sequence[int]) -> Span:
 
 
 def _runs(grid: LayoutGrid, axes: Sequence[str]) -> list[tuple[Ints, Ints]]:
-    """(stride, degree) of each run of neighbouring axes in the grid that they are of."""
-    stride = np.asarray(1, dtype=np.int64)
+    """(stride, degree) of each run of axes of the grid that they are of; one that goes on in the next has degree 1."""
+    stride = between = np.asarray(1, dtype=np.int64)
     runs: list[tuple[Ints, Ints]] = []
-    previous_inside = False
     for axis, degree in grid.degrees(axes[0] in OF_EXPERTS):
-        inside = axis in axes
-        if inside and previous_inside:
-            runs[-1] = (runs[-1][0], runs[-1][1] * degree)
-        elif inside:
-            runs.append((stride, degree))
-        previous_inside = inside
+        if axis in axes:
+            runs = [*runs[:-1], *_joined(runs[-1], (stride, degree), between)] if runs else [(stride, degree)]
+        between = np.asarray(1, dtype=np.int64) if axis in axes else between * degree
         stride = stride * degree
     return runs
+
+
+def _joined(run: tuple[Ints, Ints], axis: tuple[Ints, Ints], between: Ints) -> list[tuple[Ints, Ints]]:
+    """A run and the next axis: two runs, or one and another of degree 1 where no rank lies between them."""
+    (first, ranks), (stride, degree) = run, axis
+    if np.all(between == 1):
+        return [(first, ranks * degree)]
+    return [
+        (first, np.where(between == 1, 1, ranks)),
+        (np.where(between == 1, first, stride), np.where(between == 1, ranks * degree, degree)),
+    ]

@@ -263,8 +263,9 @@ class LayoutGrid:
 
     @property
     def expert_shard_ranks(self) -> Ints:
-        """The same for an expert."""
-        return self.expert_data_ranks * self.copies
+        """The same for an expert: as many copies of it as of the dense layers."""
+        parted = self.expert_data_ranks * self.shard // self.data_ranks
+        return np.where(self.shard > 0, np.maximum(1, parted), self.expert_data_ranks * self.copies)
 
     @cached_property
     def expert_tp(self) -> Ints:

@@ -333,6 +333,15 @@ RULES = (
         lambda g, j: (g.dp * g.cp) % np.maximum(g.shard, 1) != 0,
         lambda x, j: f"shard={x.shard} does not divide dp*cp = {x.dp * x.cp}",
     ),
+    Rule(
+        "shard divides the experts' ranks",
+        "--shard",
+        lambda g, j: ((g.expert_data_ranks * g.shard) % g.data_ranks != 0) if j.num_experts else False,
+        lambda x, j: (
+            f"shard={x.shard} makes {x.dp * x.cp // x.shard} copies, which do not share out the "
+            f"{int(x.grid().expert_data_ranks)} ranks that hold the same experts"
+        ),
+    ),
     Rule("local steps need groups", "--local-steps", _no_groups, _groups),
     Rule("sharded by no such software", "--sharding", _unknown_sharding, _sharding),
     Rule(

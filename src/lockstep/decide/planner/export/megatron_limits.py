@@ -124,11 +124,6 @@ def _refuse_experts(layout: Layout, recipe: Recipe, model: Transformer, no: Refu
     if model.experts is None:
         return
     no.when(recipe.dtype == "fp16", "experts in fp16: its grouped matrix products are bf16 only")
-    parted = layout.zero > 0 and 0 < layout.shard < layout.dp * layout.cp
-    no.when(
-        parted,
-        f"shard={layout.shard} with experts: it shards their states over shard/ep ranks, the plan over dp*cp/ep",
-    )
     hidden = layout.ep > 1 and recipe.overlap_ep == "shared" and bool(model.experts.shared_ffn)
     no.when(
         hidden and exchanges_once(recipe, model),

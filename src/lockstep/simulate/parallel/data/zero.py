@@ -23,7 +23,7 @@ from lockstep.base.records import dataclass
 from lockstep.base.types.arrays import Number, Whole
 from lockstep.simulate.collectives import PlainLink
 from lockstep.simulate.parallel.data.sharing import Sharing
-from lockstep.simulate.parallel.group import Levels, collective_s, inner, outer
+from lockstep.simulate.parallel.group import Levels, collective_s
 
 TENSORS = 9
 """Tensors of a layer that are dealt to ranks whole: two of each projection, three products, two norms (InternLM)."""
@@ -39,18 +39,18 @@ class Groups:
     """All ranks that hold the same experts."""
     shard_ranks: Whole
     """Ranks of `whole` that share one sharded copy."""
+    expert_shard_ranks: Whole
+    """Ranks of `experts` that do."""
+    shard: Levels
+    """The ranks that share one sharded copy."""
+    replicas: Levels
+    """The ranks that hold the same shard in different copies; one rank without copies."""
+    expert_shard: Levels
+    """The ranks that share one sharded copy of an expert."""
+    expert_replicas: Levels
+    """The ranks that hold the same shard of an expert in different copies."""
     met_s_per_B: Number = 0.0
     """Seconds per byte of a gather on links that tensor or context traffic uses too (`group.shared_s_per_B`)."""
-
-    @property
-    def shard(self) -> Levels:
-        """The ranks that share one sharded copy: the inner part of all."""
-        return inner(self.whole, self.shard_ranks)
-
-    @property
-    def replicas(self) -> Levels:
-        """The ranks that hold the same shard in different copies; one rank without copies."""
-        return outer(self.whole, self.shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,31 +87,41 @@ class Sizes:
         return dense_B, expert_B
 
 
+def _replicas_s(groups: Groups, gradients_B: tuple[Number, Number]) -> Number:
+    """Seconds of one all-reduce of the shards across copies, of dense layers and of experts."""
+    dense_B, expert_B = gradients_B
+    seconds = collective_s("all-reduce", groups.replicas, dense_B / groups.shard_ranks)
+    if np.any(expert_B):
+        seconds = seconds + collective_s("all-reduce", groups.expert_replicas, expert_B / groups.expert_shard_ranks)
+    return seconds
+
+
 def traffic(groups: Groups, zero: Whole, sharing: Sharing, sizes: Sizes, layers: int, overlap: bool) -> Traffic:
     """Traffic of a stage of `layers` layers, sharded at stage `zero`."""
     pieces = np.where(zero == 3, layers, layers if overlap else 1)
     gathered_B, gradients_B = sizes.gathered_B(sharing), sizes.gradients_B
 
-    def whole(op: str, group: Levels) -> Number:
+    def whole(op: str, group: Levels, experts: Levels) -> Number:
         dense_B, expert_B = gathered_B if op == "all-gather" else gradients_B
         seconds = pieces * collective_s(op, group, dense_B / pieces)
         if np.any(expert_B):
-            seconds = seconds + pieces * collective_s(op, groups.experts, expert_B / pieces)
+            seconds = seconds + pieces * collective_s(op, experts, expert_B / pieces)
         return seconds
 
-    shard, scatter_s = groups.shard, whole("reduce-scatter", groups.shard)
+    shard, expert_shard = groups.shard, groups.expert_shard
+    scatter_s = whole("reduce-scatter", shard, expert_shard)
     twice: Number = 1.0
     if np.any(sharing.all_reduces):
-        scatter_s = np.where(sharing.all_reduces, whole("all-reduce", shard), scatter_s)
+        scatter_s = np.where(sharing.all_reduces, whole("all-reduce", shard, expert_shard), scatter_s)
         twice = np.where(sharing.all_reduces, 2.0, 1.0)
-    gather_s = whole("all-gather", shard)
+    gather_s = whole("all-gather", shard, expert_shard)
     if np.any(sharing.broadcasts):
         gather_s = np.where(sharing.broadcasts, broadcasts_s(shard, sum(gathered_B), layers * TENSORS), gather_s)
     return Traffic(
         gather_s=gather_s,
         scatter_s=scatter_s,
-        reduce_s=whole("all-reduce", groups.whole),
-        replicas_s=collective_s("all-reduce", groups.replicas, gradients_B[0] / groups.shard_ranks),
+        reduce_s=whole("all-reduce", groups.whole, groups.experts),
+        replicas_s=_replicas_s(groups, gradients_B),
         met_gather_s=groups.met_s_per_B * gathered_B[0],
         met_scatter_s=groups.met_s_per_B * gradients_B[0] * twice,
     )
