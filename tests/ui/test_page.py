@@ -405,6 +405,24 @@ def test_the_saved_file_opens_without_the_server(watched: Any, tmp_path: Path) -
     page.quiet()
 
 
+def test_a_card_is_shown_beside_the_answer_and_saved(watched: Any, tmp_path: Path) -> None:
+    page = watched()
+    page.go(f"/ask{QUERY}")
+    page.page.get_by_role("button", name="Card").click()
+    page.page.wait_for_function("() => document.querySelector('dialog img')?.naturalWidth === 1200")
+    assert page.page.get_by_role("dialog").get_by_role("status").count() == 0
+    for ending, begins in (("png", b"\x89PNG"), ("svg", b"<?xml")):
+        with page.page.expect_download() as waiting:
+            page.page.get_by_role("link", name=f"Save as {ending.upper()}").click()
+        waiting.value.save_as(tmp_path / "card")
+        assert waiting.value.suggested_filename == f"lockstep-ask.{ending}"
+        assert (tmp_path / "card").read_bytes().startswith(begins)
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_function("() => !document.querySelector('dialog')")
+    assert page.page.evaluate("() => document.activeElement.textContent") == "Card"
+    page.quiet()
+
+
 def test_superseded_answers_are_not_drawn(watched: Any) -> None:
     """Of two quick changes the last one is shown, whichever answer comes first."""
     page = watched()
