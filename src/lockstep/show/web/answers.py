@@ -130,7 +130,8 @@ def as_svg(screen: Screen, asked: Asked) -> Response:
     from lockstep.show.views.parts.figure import save_figure
 
     answer, _ = answer_of(screen, asked)
-    figures = figures_of(answer, screen.picture or command_of(verb_of(screen, asked)).picture)
+    made = screen.picture_at(asked) if screen.picture_at else screen.picture
+    figures = figures_of(answer, made or command_of(verb_of(screen, asked)).picture)
     if not figures:
         raise BadInput("this answer has no picture", "picture")
     out = BytesIO()

@@ -104,6 +104,8 @@ class Screen:
     """What takes longer, and is asked for by `page.later()` once the rest is drawn."""
     picture: Callable[[Any], Any] | None = None
     """A figure of the answer, at `.svg`."""
+    picture_at: Callable[[Asked], Callable[[Any], Any]] | None = None
+    """What draws it, where that depends on the words."""
     stream: Callable[[Asked], Iterator[Json]] | None = None
     """What comes piece by piece, by `page.stream(take)`; `sooner` says what is known before."""
     present: Callable[[Server], bool] | None = None

@@ -1,0 +1,177 @@
+"""`--machine FILE`: one moment of a step on the nodes, devices and links of the machine, as the page draws it.
+
+A device that computes is a full square with the direction of its pass in it, one that only sends a rhombus, one that
+waits an empty square. Below the devices of a node lies its own link, below that the way out to the next level.
+"""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+from typing import TYPE_CHECKING
+
+from lockstep.base.errors import BadInput
+from lockstep.base.units import format_frac, format_size, format_time, parse_frac
+from lockstep.show.views.page.machine import MOST_NODES, WAYS, Doing, Machine, Node, Traffic, nodes_of, note
+from lockstep.show.views.parts.figure import FAINT, INK, PALETTE, QUIET, new_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from lockstep.decide.planner.estimate import Estimate
+
+MOMENT = "50%"
+COMPUTES = PALETTE[0]
+COLOURS = {
+    "tp": PALETTE[1], "cp": "#B5A400", "ep": PALETTE[4], "pp": PALETTE[2], "dp": PALETTE[3], "host": "#56B4E9",
+}  # fmt: skip
+"""Of traffic, as on the page."""
+LINES = {"tp": "-", "cp": (0, (4, 1)), "ep": ":", "pp": (0, (3, 1)), "dp": "-.", "host": (0, (1, 2))}
+SIGNS = {"forward": ">", "backward": "<", "other": "s", "sending": "D", "waiting": ""}
+"""Marks in devices, by what they do."""
+SAID = {"forward": "forward pass", "backward": "backward pass", "other": "other computing"}
+SAID |= {"sending": "sending, nothing to compute", "waiting": "waiting"}
+SIDE, TITLE, OUT, FRAME = 0.86, 0.75, 1.9, 0.8
+"""Of a square, of the distance to the next one; above devices, below them, and around nodes of one unit."""
+WIDE, LEAST = 46, 14
+"""Devices beside one another in a picture: at most, and as many as there is at least room for."""
+WRITTEN = 22.0
+"""Points of the smallest device in which its pass is written."""
+INCHES = 12.0
+
+
+def plot_machine(one: Estimate, moment: str = MOMENT, where: str = "--moment") -> Figure:
+    """The machine when a share of the step has passed. Raises BadInput at `where` for what is no share of it."""
+    frac = parse_frac(moment, where)
+    if frac > 1:
+        raise BadInput(f"must be a share of the step, from 0 to 100%, got {moment}", where)
+    machine, nodes = Machine.of(one), nodes_of(one)[:MOST_NODES]
+    now = machine.doing(frac)
+    places, (wide, tall) = _places(nodes)
+    side, out = INCHES / max(wide + 1.0, LEAST), len(one.cluster.levels) > 1
+    figure = new_figure((INCHES, side * tall + 1.1))
+    axes = figure.subplots()
+    axes.set_axis_off()
+    for node, place in zip(nodes, places, strict=True):
+        _node(axes, node, place, out)
+        _devices(axes, node, now, place, 72 * side)
+        _links(axes, node, now, place, len(one.cluster.levels))
+    if out:
+        feet = [y + _foot(nodes[0]) + OUT / 2 for _, y in (places[0], places[-1])]
+        axes.plot([-0.6, -0.6], feet, color=QUIET, linewidth=0.8, zorder=0)
+    axes.set(xlim=(-1.0, max(wide, LEAST - 1.0)), ylim=(tall, -0.2))
+    axes.set_aspect("equal", anchor="NW")
+    axes.set_title(_title(one, machine, now, frac), loc="left", fontsize=10)
+    handles = list(_handles(axes, now))
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.0), ncols=6, frameon=False, fontsize=7)
+    return figure
+
+
+def _title(one: Estimate, machine: Machine, now: Sequence[Doing], frac: float) -> str:
+    """The run, the moment, and how many devices do what."""
+    each, whole_s = one.job.devices // len(now), machine.timeline.makespan_s
+    states = [doing.state for doing in now]
+    sending, waiting = (each * states.count(state) for state in ("sending", "waiting"))
+    computing = each * len(now) - sending - waiting
+    at = f"{format_time(frac * whole_s)} of {format_time(whole_s)} ({format_frac(frac)})"
+    run = f"{one.job.model.name} on {one.job.devices:,} x {one.cluster.device.name}: {one.layout}"
+    return (
+        f"{run}\n{at}: {computing:,} devices compute, {sending:,} send with nothing to compute, {waiting:,} wait.\n"
+        f"{note(one)}"
+    )
+
+
+def _across(node: Node) -> int:
+    """Devices of a node beside one another."""
+    unit = len(node.stages)
+    return next((one for one in range(ceil(sqrt(unit)), int(2 * sqrt(unit)) + 1) if unit % one == 0), ceil(sqrt(unit)))
+
+
+def _foot(node: Node) -> float:
+    """Height of a node's box."""
+    return TITLE + ceil(len(node.stages) / _across(node)) + 0.75
+
+
+def _places(nodes: Sequence[Node]) -> tuple[list[tuple[float, float]], tuple[float, float]]:
+    """The upper left corners of nodes in rows, and the size of all of them, in devices."""
+    wide, framed = _across(nodes[0]) + 1.0, FRAME if nodes[0].frame else 0.0
+    tall, fit = _foot(nodes[0]) + OUT + framed, max(1, int(WIDE / wide))
+    rows = ceil(len(nodes) / fit)
+    columns = ceil(len(nodes) / rows)
+    places = [(at % columns * wide, framed + at // columns * tall) for at in range(len(nodes))]
+    return places, (columns * wide, rows * tall)
+
+
+def _node(axes: Axes, node: Node, corner: tuple[float, float], out: bool) -> None:
+    """A node at rest: its box, its name, its link, and the way out."""
+    from matplotlib.patches import Rectangle
+
+    (x, y), wide, foot = corner, _across(node) + 0.5, _foot(node)
+    axes.add_patch(Rectangle((x, y), wide, foot, fill=False, edgecolor=QUIET, linewidth=0.8))
+    axes.add_patch(Rectangle((x + 0.2, y + foot - 0.45), wide - 0.4, 0.3, color=FAINT))
+    said = f"{node.name} ({node.frame})" if node.frame else node.name
+    axes.text(x + 0.25, y + TITLE - 0.25, said, fontsize=7, color=INK, clip_on=True)
+    if out:
+        middle, low = x + wide / 2, y + foot + OUT / 2
+        axes.plot([middle, middle, -0.6], [y + foot, low, low], color=QUIET, lw=0.8, zorder=0)
+
+
+def _devices(axes: Axes, node: Node, now: Sequence[Doing], corner: tuple[float, float], points: float) -> None:
+    """The devices of a node and what they do; `points`, the distance from one to the next."""
+    from matplotlib.patches import Rectangle
+
+    for at, stage in ((at, stage) for at, stage in enumerate(node.stages) if stage >= 0):
+        one, x, y = now[stage], corner[0] + 0.32 + at % _across(node), corner[1] + TITLE + at // _across(node)
+        edge = COLOURS[one.traffic[0].kind] if one.traffic else QUIET
+        full, thick = COMPUTES if one.text else "none", min(2.0, points / 9) if one.traffic else 0.7
+        axes.add_patch(Rectangle((x, y), SIDE, SIDE, facecolor=full, edgecolor=edge, linewidth=thick))
+        written = bool(one.text) and points >= WRITTEN
+        if SIGNS[one.state]:
+            ink, size = ("white", 0.28) if one.text else (edge, 0.5)
+            middle = y + SIDE * (0.33 if written else 0.5)
+            axes.plot(x + SIDE / 2, middle, SIGNS[one.state], markersize=size * points, color=ink, markeredgewidth=0)
+        if written and 3.8 * len(one.text) < SIDE * points:
+            axes.text(x + SIDE / 2, y + 0.74 * SIDE, one.text, fontsize=6, color="white", ha="center", va="center")
+
+
+def _links(axes: Axes, node: Node, now: Sequence[Doing], corner: tuple[float, float], levels: int) -> None:
+    """What moves over the links of a node, with its bytes: on its own, and out of it."""
+    here = [stage for stage in dict.fromkeys(node.stages) if stage >= 0]
+    each, foot = (_across(node) + 0.1) / len(here), corner[1] + _foot(node)
+    for part, stage in enumerate(here):
+        left = corner[0] + 0.2 + part * each
+        for moved in now[stage].traffic:
+            _glow(axes, moved, (left, foot, each), levels)
+        sizes = [f"{moved.kind} {format_size(moved.size_B)}" for moved in now[stage].traffic if moved.size_B]
+        axes.text(left, foot + 0.55, "  ".join(sizes[:2]), fontsize=6, color=INK, clip_on=True)
+
+
+def _glow(axes: Axes, moved: Traffic, bar: tuple[float, float, float], levels: int) -> None:
+    """A line over the link that traffic takes, with light around it; `bar` is that of the node."""
+    (left, foot, long), shift = bar, 0.14 * (list(COLOURS).index(moved.kind) - 2.5)
+    middle, low = left + long / 2 + shift, foot + OUT / 2 + shift
+    paths = [[(left, foot - 0.3), (left + long, foot - 0.3)], [(middle, foot), (middle, foot + 0.3)]]
+    if moved.level == levels - 1 > 0:
+        paths[1] = [(middle, foot), (middle, low), (-0.6 + shift / 2, low)]
+    if moved.level >= 0:
+        x, y = zip(*paths[min(1, moved.level)], strict=True)
+        axes.plot(x, y, color=COLOURS[moved.kind], linewidth=5, alpha=0.25, solid_capstyle="butt")
+        axes.plot(x, y, color=COLOURS[moved.kind], linewidth=1.6, linestyle=LINES[moved.kind])
+
+
+def _handles(axes: Axes, now: Sequence[Doing]) -> Iterator[Artist]:
+    """What marks and lines mean: of all that devices do, and of the traffic that is under way."""
+    nowhere = float("nan")
+    for state, mark in SIGNS.items():
+        ink = COMPUTES if state in WAYS.values() or state == "other" else INK
+        full = ink if mark else "none"
+        yield axes.plot(
+            nowhere, nowhere, mark or "s", markersize=6, color=ink, markerfacecolor=full, label=SAID[state]
+        )[0]
+    for kind in (kind for kind in COLOURS if any(moved.kind == kind for one in now for moved in one.traffic)):
+        (line,) = axes.plot(nowhere, nowhere, color=COLOURS[kind], linestyle=LINES[kind], linewidth=2)
+        line.set_label(f"{kind} traffic")
+        yield line
