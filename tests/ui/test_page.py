@@ -23,6 +23,7 @@ from lockstep.decide.planner.points import points
 from lockstep.decide.planner.whatif import NAMES, scaled
 from lockstep.price.layout.groups import group_summary
 from lockstep.price.layout.nodes import rank_coordinates
+from lockstep.show.views.page.machine import Machine
 from lockstep.show.views.parts import ranks
 from lockstep.show.web.screens import ORDER
 from lockstep.show.web.uploads import MOST_FILES, MOST_MEASURED_B
@@ -100,6 +101,8 @@ def expected(name: str, kept: Path) -> str:
             return texts([common, f"{found.findings.space.size:,}", *evaluated, *listed, "tp1 pp1 dp1 cp1"])
         case "timeline":
             return texts([common, f"{len(one.timeline().program):,}"])
+        case "machine":
+            return texts([common, machine(one)])
         case "diagnose":
             return texts([common, RECORDING.read_text("utf-8"), MOST_FILES, format_size(MOST_MEASURED_B)])
         case "number":
@@ -146,6 +149,17 @@ def other_runs(one: Any) -> str:
             said += [format_count(found.tokens_per_s), format_time(found.step_time_s), *words.values()]
             said += [format_size(float(found.memory.total_B))]
     return texts(said)
+
+
+def machine(one: Any) -> str:
+    """What devices do in the middle of the step, how many there are, and how fast it may be played."""
+    of, stages = Machine.of(one), one.layout.pp
+    now = of.doing(0.5)
+    moved = [part for each in now for sent in each.traffic for part in (sent.text, format_size(sent.size_B))]
+    counts = [count * one.job.devices // stages for count in range(stages + 1)]
+    times = [format_time(share * of.timeline.makespan_s) for share in (0.5, 1.0)]
+    links = [level.link.name for level in one.cluster.levels]
+    return texts([*times, *(each.text for each in now), *moved, *counts, *links, *range(stages), "10 s 30 s 2 min 0"])
 
 
 def days(found: Any) -> str:
