@@ -34,9 +34,8 @@ export function lay(nodes, width, most) {
 /** For every stage the paths of its devices, of the signs in them, and of the links that its nodes have at every level. */
 function paths(place, stages, levels) {
   const of = Array.from({ length: stages }, () => ({ cells: new Path2D(), signs: Object.fromEntries(Object.keys(GLYPHS).map((one) => [one, new Path2D()])), places: [], links: levels.map(() => KINDS.map(() => new Path2D())), notes: [] }));
-  const { cell, step, wide, tall, framed } = place;
+  const { cell, step } = place;
   for (const { node, x, y } of place.boxes) {
-    const here = [...new Set(node.stages)].filter((one) => one >= 0 && one < stages);
     node.stages.forEach((stage, at) => {
       if (!of[stage]) return;
       const left = x + 5 + (at % place.across) * step, top = y + TITLE + Math.floor(at / place.across) * step, path = of[stage];
@@ -44,18 +43,23 @@ function paths(place, stages, levels) {
       path.places.push([left + cell / 2, top + 0.75 * cell]);
       for (const [state, sign] of Object.entries(path.signs)) draw(sign, state, left + cell / 2, top + cell * (place.written && state !== "sending" ? 0.33 : 0.5), cell * (state === "sending" ? 0.38 : 0.2));
     });
-    here.forEach((stage, part) => {
-      const long = (wide - 8) / here.length, from = x + 4 + part * long, middle = from + long / 2, foot = y + tall;
+    for (const { stage, from, long, out, foot } of parts(place, node, x, y).filter((one) => one.stage < stages)) {
       levels.forEach((_, level) => KINDS.forEach((kind, k) => {
-        const path = of[stage].links[level][k], shift = (k - KINDS.length / 2) * 2;
+        const path = of[stage].links[level][k], shift = (k - KINDS.length / 2) * 2, low = foot + 20 + shift;
         if (level === 0) line(path, [[from, foot - BAR - 2 + shift / 4], [from + long - 1, foot - BAR - 2 + shift / 4]]);
-        else if (level < levels.length - 1) line(path, [[middle + shift, foot], [middle + shift, foot + 5]]);
-        else line(path, [[middle + shift, foot], [middle + shift, foot + 20 + shift], [4 + shift / 2, foot + 20 + shift]]);
+        else if (level < levels.length - 1) line(path, [[out + shift, foot], [out + shift, foot + 5]]);
+        else line(path, [[4 + shift / 2, low], [out + shift, low], [out + shift, foot]]);
       }));
       of[stage].notes.push([from, foot + 12, long]);
-    });
+    }
   }
-  return { of, framed };
+  return { of };
+}
+
+// The parts of a node's links, one for each stage that it holds: its share of the node's own, and where one leaves it.
+function parts({ wide, tall }, node, x, y) {
+  const here = [...new Set(node.stages)].filter((stage) => stage >= 0), long = (wide - 8) / here.length;
+  return here.map((stage, at) => ({ stage, long, from: x + 4 + at * long, out: x + 4 + (at + 1) * long - Math.min(9, long / 2), foot: y + tall }));
 }
 
 function line(path, points) {
@@ -207,7 +211,7 @@ export async function machine(element, form, options = {}) {
       context.fillText(node.name, x + 5, y + 12, place.wide - 10);
       if (!out) continue;
       context.beginPath();
-      line(context, [[x + place.wide / 2, y + place.tall], [x + place.wide / 2, y + place.tall + 20], [4, y + place.tall + 20]]);
+      for (const { out: at, foot } of parts(place, node, x, y)) line(context, [[at, foot], [at, foot + 20], [4, foot + 20]]);
       context.stroke();
     }
     const feet = place.boxes.map(({ y }) => y + place.tall + 20);
@@ -294,8 +298,7 @@ export async function machine(element, form, options = {}) {
       wire.style.background = `repeating-linear-gradient(90deg, ${parts.map(([colour, long]) => `${colour} ${at}px ${(at += long)}px`).join(", ")})`;
       return make("span", "", wire, `${kind} traffic`);
     });
-    const [own, ...beyond] = form.levels, joins = `Bar of a ${own.name}: ${own.link}${beyond.map((one) => `; lines out of it: ${one.name}, ${one.link}`).slice(-1)}`;
-    return make("p", "ls-legend", ...states, ...wires, make("span", "", joins));
+    return make("p", "ls-legend", ...states, ...wires, make("span", "", form.joins));
   }
 
   Object.assign(slider, { type: "range", min: 0, max: 10000, step: 1 });

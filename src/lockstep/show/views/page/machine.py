@@ -37,8 +37,11 @@ MOST_NODES = 64
 WAYS = {"F": "forward", "B": "backward", "I": "backward", "W": "backward"}
 """What passes are, by the first letter of their names."""
 NAMES = {
-    EXCHANGE: "pipeline exchange", "send": "pipeline send", "recv": "pipeline receive", "norm": "norm of gradients",
-}  # fmt: skip
+    EXCHANGE: "pipeline exchange",
+    "send": "pipeline send",
+    "recv": "pipeline receive",
+    "norm": "norm of gradients",
+}
 """What traffic is called that has no group in its name."""
 KINDS = {"etp": "tp", "norm": "dp", SLOWED.partition(" ")[0]: "ep"}
 """Kinds of traffic by the first word of a name, where that is not the kind itself; else it is the pipeline's."""
@@ -162,6 +165,13 @@ def note(one: Estimate) -> str:
     return said
 
 
+def joins(one: Estimate) -> str:
+    """Which links are drawn, in words."""
+    own, *beyond = one.cluster.levels
+    out = f"; lines out of it: {beyond[-1].link.name}, the {beyond[-1].name}" if beyond else ""
+    return f"Bar of a {own.name}: its {own.link.name}{out}."
+
+
 def machine_form(one: Estimate) -> Json:
     """What `machine.js` draws: a timeline, where its stages lie, and which links its traffic crosses."""
     machine, nodes = Machine.of(one), nodes_of(one)
@@ -174,7 +184,11 @@ def machine_form(one: Estimate) -> Json:
     for lane in drawn["lanes"]:
         lane["waits"] = lane["name"] == WAITING
     levels = [{"name": level.name, "link": level.link.name} for level in one.cluster.levels]
-    left_out = sum(node.alike for node in nodes[MOST_NODES:])
     return {
-        **form, "nodes": plain(nodes[:MOST_NODES]), "levels": levels, "ways": WAYS, "left_out": left_out, "last": LAST,
-    }  # fmt: skip
+        **form,
+        "nodes": plain(nodes[:MOST_NODES]),
+        "levels": levels,
+        "joins": joins(one),
+        "ways": WAYS,
+        "last": LAST,
+    }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput
 from lockstep.base.units import format_frac, format_size, format_time, parse_frac
-from lockstep.show.views.page.machine import MOST_NODES, WAYS, Doing, Machine, Node, Traffic, nodes_of, note
+from lockstep.show.views.page.machine import MOST_NODES, WAYS, Doing, Machine, Node, Traffic, joins, nodes_of, note
 from lockstep.show.views.parts.figure import FAINT, INK, PALETTE, QUIET, new_figure
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ SIDE, TITLE, OUT, FRAME = 0.86, 0.75, 1.9, 0.8
 """Of a square, of the distance to the next one; above devices, below them, and around nodes of one unit."""
 WIDE, LEAST = 46, 14
 """Devices beside one another in a picture: at most, and as many as there is at least room for."""
+LEAVES = 0.5
+"""From the end of a node's own link to the one that leaves the node."""
 WRITTEN = 22.0
 """Points of the smallest device in which its pass is written."""
 INCHES = 12.0
@@ -80,7 +82,7 @@ def _title(one: Estimate, machine: Machine, now: Sequence[Doing], frac: float) -
     run = f"{one.job.model.name} on {one.job.devices:,} x {one.cluster.device.name}: {one.layout}"
     return (
         f"{run}\n{at}: {computing:,} devices compute, {sending:,} send with nothing to compute, {waiting:,} wait.\n"
-        f"{note(one)}"
+        f"{note(one)} {joins(one)}"
     )
 
 
@@ -115,8 +117,9 @@ def _node(axes: Axes, node: Node, corner: tuple[float, float], out: bool) -> Non
     said = f"{node.name} ({node.frame})" if node.frame else node.name
     axes.text(x + 0.25, y + TITLE - 0.25, said, fontsize=7, color=INK, clip_on=True)
     if out:
-        middle, low = x + wide / 2, y + foot + OUT / 2
-        axes.plot([middle, middle, -0.6], [y + foot, low, low], color=QUIET, lw=0.8, zorder=0)
+        for left, long in _parts(node, x).values():
+            at, low = left + long - LEAVES, y + foot + OUT / 2
+            axes.plot([at, at, -0.6], [y + foot, low, low], color=QUIET, linewidth=0.8, zorder=0)
 
 
 def _devices(axes: Axes, node: Node, now: Sequence[Doing], corner: tuple[float, float], points: float) -> None:
@@ -139,23 +142,28 @@ def _devices(axes: Axes, node: Node, now: Sequence[Doing], corner: tuple[float, 
 
 def _links(axes: Axes, node: Node, now: Sequence[Doing], corner: tuple[float, float], levels: int) -> None:
     """What moves over the links of a node, with its bytes: on its own, and out of it."""
-    here = [stage for stage in dict.fromkeys(node.stages) if stage >= 0]
-    each, foot = (_across(node) + 0.1) / len(here), corner[1] + _foot(node)
-    for part, stage in enumerate(here):
-        left = corner[0] + 0.2 + part * each
+    foot = corner[1] + _foot(node)
+    for stage, (left, long) in _parts(node, corner[0]).items():
         for moved in now[stage].traffic:
-            _glow(axes, moved, (left, foot, each), levels)
+            _glow(axes, moved, (left, foot, long), levels)
         sizes = [f"{moved.kind} {format_size(moved.size_B)}" for moved in now[stage].traffic if moved.size_B]
         axes.text(left, foot + 0.55, "  ".join(sizes[:2]), fontsize=6, color=INK, clip_on=True)
+
+
+def _parts(node: Node, x: float) -> dict[int, tuple[float, float]]:
+    """By stage, where its part of the node's own link begins, and how long it is."""
+    here = [stage for stage in dict.fromkeys(node.stages) if stage >= 0]
+    long = (_across(node) + 0.1) / len(here)
+    return {stage: (x + 0.2 + at * long, long) for at, stage in enumerate(here)}
 
 
 def _glow(axes: Axes, moved: Traffic, bar: tuple[float, float, float], levels: int) -> None:
     """A line over the link that traffic takes, with light around it; `bar` is that of the node."""
     (left, foot, long), shift = bar, 0.14 * (list(COLOURS).index(moved.kind) - 2.5)
-    middle, low = left + long / 2 + shift, foot + OUT / 2 + shift
-    paths = [[(left, foot - 0.3), (left + long, foot - 0.3)], [(middle, foot), (middle, foot + 0.3)]]
+    out, low = left + long - LEAVES + shift, foot + OUT / 2 + shift
+    paths = [[(left, foot - 0.3), (left + long, foot - 0.3)], [(out, foot), (out, foot + 0.3)]]
     if moved.level == levels - 1 > 0:
-        paths[1] = [(middle, foot), (middle, low), (-0.6 + shift / 2, low)]
+        paths[1] = [(-0.6 + shift / 2, low), (out, low), (out, foot)]
     if moved.level >= 0:
         x, y = zip(*paths[min(1, moved.level)], strict=True)
         axes.plot(x, y, color=COLOURS[moved.kind], linewidth=5, alpha=0.25, solid_capstyle="butt")
