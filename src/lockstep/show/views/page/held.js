@@ -2,7 +2,7 @@
 
 import { button, make } from "./parts.js";
 
-const MOST = 60; // rows of a category
+const MOST = 40; // rows of a category
 export const SAID = { apart: "framework and slack, no tensors", passing: "passing activations" };
 
 /** The place in `times_s` at which most is held. */

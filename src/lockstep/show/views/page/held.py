@@ -100,7 +100,8 @@ def captured_form(found: Captured, begins_s: Array, makespan_s: float) -> Json:
     starts_s, last, rows = np.append(begins_s, makespan_s).tolist(), len(begins_s), []
     for one in found.lives:
         died = last if one.died is None else one.died + 1
-        name = found.operations[min(one.born, len(found.operations) - 1)].name.removeprefix("aten.")
+        made = found.operations[min(one.born, len(found.operations) - 1)]
+        name = ", ".join(filter(None, (made.name.removeprefix("aten."), made.module, made.phase)))
         moments = starts_s[min(one.born, last)], starts_s[min(died, last)]
         rows.append((name, *moments, float(one.held_B), one.category))
     return {**stacked(begins_s, held), "lives": _lives(rows), "tensors": {}}

@@ -169,10 +169,11 @@ function paintMemory(context, row, window, width, ratio, look) {
   for (const one of stack ?? [{ used_B, css: look.memory }]) {
     const above = Float64Array.from(below, (size_B, x) => size_B + one.used_B[places[x]]);
     context.fillStyle = one.css ?? look.category(one.name);
-    context.beginPath();
-    for (let x = 0; x < width; x++) for (const at of [x, x + 1]) context.lineTo(at, bottom - above[x] * up);
-    for (let x = width - 1; x >= 0; x--) for (const at of [x + 1, x]) context.lineTo(at, bottom - below[x] * up);
-    context.fill();
+    for (let x = 0, from = 0; x < width; x++) {
+      if (x + 1 < width && above[x + 1] === above[from] && below[x + 1] === below[from]) continue;
+      context.fillRect(from, bottom - above[from] * up, x + 1 - from, (above[from] - below[from]) * up);
+      from = x + 1;
+    }
     below = above;
   }
   context.fillStyle = look.held;
