@@ -272,6 +272,31 @@ def test_the_page_is_accessible_on_any_screen(scheme: str, watched: Any) -> None
     page.quiet()
 
 
+OPENED = {
+    "ask": "() => document.querySelector('button.card').click()",
+    "timeline": """async () => {
+      while (!document.querySelector('.ls-view')?.lockstep) await new Promise((done) => requestAnimationFrame(done));
+      [...document.querySelectorAll('.ls-tools button')].find((one) => one.textContent === 'Memory').click();
+      document.querySelectorAll('.ls-held details').forEach((one) => (one.open = true));
+    }""",
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", OPENED)
+def test_what_a_button_opens_is_accessible_too(name: str, scheme: str, watched: Any) -> None:
+    """A card in its dialog, and what memory holds."""
+    page = watched(320, scheme)
+    page.go(PATHS[name])
+    page.page.evaluate(OPENED[name])
+    page.page.wait_for_function("() => !document.querySelector('[role=status]')")
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert page.page.evaluate(UNNAMED) == []
+    assert page.page.evaluate(OVERLAPPING) == []
+    assert [one for one in page.page.evaluate(COLOURS) if contrast(*one[:2]) < LEAST_CONTRAST] == []
+    page.quiet()
+
+
 def contrast(ink: str, paper: str) -> float:
     """Of two colours."""
     low, high = sorted((luminance(ink), luminance(paper)))

@@ -41,19 +41,19 @@ function paths(place, stages, levels) {
       const left = x + 5 + (at % place.across) * step, top = y + TITLE + Math.floor(at / place.across) * step, path = of[stage];
       path.cells.roundRect(left, top, cell, cell, Math.min(4, cell / 5));
       path.places.push([left + cell / 2, top + 0.75 * cell]);
-      for (const [state, sign] of Object.entries(path.signs)) draw(sign, state, left + cell / 2, top + cell * (place.written && state !== "sending" ? 0.33 : 0.5), cell * (state === "sending" ? 0.38 : 0.2));
+      for (const [state, mark] of Object.entries(path.signs)) sign(mark, state, left + cell / 2, top + cell * (place.written && state !== "sending" ? 0.33 : 0.5), cell * (state === "sending" ? 0.38 : 0.2));
     });
     for (const { stage, from, long, out, foot } of parts(place, node, x, y).filter((one) => one.stage < stages)) {
       levels.forEach((_, level) => KINDS.forEach((kind, k) => {
         const path = of[stage].links[level][k], shift = (k - KINDS.length / 2) * 2, low = foot + 20 + shift;
-        if (level === 0) line(path, [[from, foot - BAR - 2 + shift / 4], [from + long - 1, foot - BAR - 2 + shift / 4]]);
-        else if (level < levels.length - 1) line(path, [[out + shift, foot], [out + shift, foot + 5]]);
-        else line(path, [[4 + shift / 2, low], [out + shift, low], [out + shift, foot]]);
+        if (level === 0) polyline(path, [[from, foot - BAR - 2 + shift / 4], [from + long - 1, foot - BAR - 2 + shift / 4]]);
+        else if (level < levels.length - 1) polyline(path, [[out + shift, foot], [out + shift, foot + 5]]);
+        else polyline(path, [[4 + shift / 2, low], [out + shift, low], [out + shift, foot]]);
       }));
       of[stage].notes.push([from, foot + 12, long]);
     }
   }
-  return { of };
+  return of;
 }
 
 // The parts of a node's links, one for each stage that it holds: its share of the node's own, and where one leaves it.
@@ -62,20 +62,20 @@ function parts({ wide, tall }, node, x, y) {
   return here.map((stage, at) => ({ stage, long, from: x + 4 + at * long, out: x + 4 + (at + 1) * long - Math.min(9, long / 2), foot: y + tall }));
 }
 
-function line(path, points) {
+function polyline(path, points) {
   points.forEach(([x, y], at) => (at ? path.lineTo(x, y) : path.moveTo(x, y)));
 }
 
-function draw(path, state, x, y, r) {
-  if (state === "forward") line(path, [[x - r * 0.8, y - r], [x + r, y], [x - r * 0.8, y + r]]);
-  else if (state === "backward") line(path, [[x + r * 0.8, y - r], [x - r, y], [x + r * 0.8, y + r]]);
-  else if (state === "sending") line(path, [[x, y - r], [x + r, y], [x, y + r], [x - r, y]]);
+function sign(path, state, x, y, r) {
+  if (state === "forward") polyline(path, [[x - r * 0.8, y - r], [x + r, y], [x - r * 0.8, y + r]]);
+  else if (state === "backward") polyline(path, [[x + r * 0.8, y - r], [x - r, y], [x + r * 0.8, y + r]]);
+  else if (state === "sending") polyline(path, [[x, y - r], [x + r, y], [x, y + r], [x - r, y]]);
   else if (state === "other") path.rect(x - r * 0.8, y - r * 0.8, r * 1.6, r * 1.6);
   path.closePath();
 }
 
 export async function machine(element, form, options = {}) {
-  const [line_] = await readTimelines(form), { spans, titles, families, first, traffic, lanes, ranks } = line_, whole_s = line_.makespan_s;
+  const [timeline] = await readTimelines(form), { spans, titles, families, first, traffic, lanes, ranks } = timeline, whole_s = timeline.makespan_s;
   const write = formatter(form.units), calm = matchMedia("(prefers-reduced-motion: reduce)");
   const tools = make("div", "ls-tools"), canvas = make("canvas", "ls-machine"), back = document.createElement("canvas"), status = make("p", "ls-status");
   const table = tablePlace("What every stage does"), slider = make("input"), speed = make("select"), times = { frame_ms: 0, most_ms: 0 };
@@ -102,9 +102,9 @@ export async function machine(element, form, options = {}) {
     context.clearRect(0, 0, canvas.width, canvas.height);
     context.drawImage(back, 0, 0);
     context.setTransform(ratio(), 0, 0, ratio(), 0, 0);
-    now.forEach((one, stage) => device(context, one, path.of[stage]));
-    for (const level of form.levels.keys()) now.forEach((one, stage) => one.traffic.forEach((sent) => sent.level === level && glow(context, sent, path.of[stage].links[level])));
-    now.forEach((one, stage) => notes(context, one, path.of[stage]));
+    now.forEach((one, stage) => device(context, one, path[stage]));
+    for (const level of form.levels.keys()) now.forEach((one, stage) => one.traffic.forEach((sent) => sent.level === level && glow(context, sent, path[stage].links[level])));
+    now.forEach((one, stage) => notes(context, one, path[stage]));
     say(now);
     times.frame_ms = performance.now() - began;
     times.most_ms = Math.max(times.most_ms, times.frame_ms);
@@ -211,12 +211,12 @@ export async function machine(element, form, options = {}) {
       context.fillText(node.name, x + 5, y + 12, place.wide - 10);
       if (!out) continue;
       context.beginPath();
-      for (const { out: at, foot } of parts(place, node, x, y)) line(context, [[at, foot], [at, foot + 20], [4, foot + 20]]);
+      for (const { out: at, foot } of parts(place, node, x, y)) polyline(context, [[at, foot], [at, foot + 20], [4, foot + 20]]);
       context.stroke();
     }
     const feet = place.boxes.map(({ y }) => y + place.tall + 20);
     context.beginPath();
-    if (out && feet.length > 1) line(context, [[4, Math.min(...feet)], [4, Math.max(...feet)]]);
+    if (out && feet.length > 1) polyline(context, [[4, Math.min(...feet)], [4, Math.max(...feet)]]);
     context.stroke();
     frames(context);
   }
@@ -286,8 +286,7 @@ export async function machine(element, form, options = {}) {
 
   function legend() {
     const states = Object.entries(GLYPHS).map(([state, glyph]) => {
-      const sign = make("b", `ls-${state}`, glyph);
-      return make("span", "", sign, ` ${SAID[state]}`);
+      return make("span", "", make("b", `ls-${state}`, glyph), ` ${SAID[state]}`);
     });
     const used = new Set();
     spans.title.forEach((title, i) => families[spans.family[i]].computes || used.add(traffic[title].kind));
