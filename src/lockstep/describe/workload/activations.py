@@ -48,8 +48,7 @@ def kept_tensors(
     model: Transformer, piece: Piece, kind: LayerKind = DENSE, recompute: Recompute = "none"
 ) -> tuple[KeptTensor, ...]:
     """Every tensor that one layer keeps on one rank, with its bytes; `recompute` is a word or a code."""
-    code = recompute_code(recompute)
-    rows = layer_rows(model, piece, kind)
+    code, rows = recompute_code(recompute), layer_rows(model, piece, kind)
     return _cut((row for row in rows if row.kept_from <= code <= row.kept_up_to), model, piece)
 
 
