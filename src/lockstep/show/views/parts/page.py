@@ -143,11 +143,10 @@ def shell(verb: str, words: Mapping[str, object], options: Options) -> str:
 
 def python(verb: str, words: Mapping[str, object]) -> str:
     """The call of the library with the words that were given."""
-    taken, known = list(signature(verb_function(verb)).parameters.values()), keywords(unwrap(verb_function(verb)))
-    given: dict[str, Any] = {
-        name: one for name, one in words.items() if one is not None and name in known and name not in ELSEWHERE
-    }
+    taken = list(signature(verb_function(verb)).parameters.values())
     several = next((one.name for one in taken if one.kind is one.VAR_POSITIONAL), "")
+    known = {*keywords(unwrap(verb_function(verb))), several} - {*ELSEWHERE}
+    given: dict[str, Any] = {name: one for name, one in words.items() if one is not None and name in known}
     values = given.pop(several, ())
     # What comes before several values has no name either.
     before = takewhile(lambda one: one.kind is not one.VAR_POSITIONAL, taken) if values else ()
