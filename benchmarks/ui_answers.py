@@ -3,7 +3,8 @@
     python benchmarks/ui_answers.py [--changes N]
 
 A 70B model on 512 devices: batch, length, number format and goal are changed one after the other, no question twice,
-and every answer is asked of the server as the browser asks it. Prints quantiles of seconds and of processor time, which
+and every answer is asked of the server as the browser asks it. A step over 256 and over 16,384 devices is drawn and
+scrubbed. Prints quantiles of seconds and of processor time, which
 other programs on the machine change less, and what is drawn when in a browser where playwright and a chromium are
 installed.
 """
@@ -32,6 +33,24 @@ FORMATS = ("bf16", "fp8")
 GOALS = ("robust", "time")
 SCREENS = ("ask", "layout", "whatif", "compare", "diagnose", "trust", "campaign")
 MEASURED = {"diagnose": {"mfu": "30%"}}
+MACHINES = {
+    256: {"cluster": "dgx-h100:32", "batch": "256", "dp": "2"},
+    16_384: {"cluster": "dgx-h100:2048", "batch": "2048", "dp": "128"},
+}
+STEP = {"model": "llama3-70b", "seq": "8192", "tp": "8", "pp": "16", "zero": "1", "schedule": "1f1b"}
+SCRUB = """async () => {
+  const {machine} = await import("/views/machine.js"), place = document.createElement("div"), frames = [];
+  const {data} = await (await fetch("/data/machine" + location.search)).json();
+  document.querySelector("main").append(place);
+  const began = performance.now(), made = await machine(place, data.form), first = performance.now() - began;
+  for (let i = 0; i <= 400; i++) {
+    made.seek(i / 400);
+    frames.push(made.times.frame_ms);
+    await new Promise((done) => requestAnimationFrame(done));
+  }
+  place.remove();
+  return [first, ...frames];
+}"""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -80,7 +99,7 @@ def asked(opener: urllib.request.OpenerDirector, address: str) -> tuple[float, f
 
 
 def paint(address: str) -> None:
-    """Milliseconds from opening the address to the first paint and to the first answer."""
+    """Milliseconds from opening the address to the first paint and to the first answer; of steps over machines."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     try:
         from playwright.sync_api import sync_playwright
@@ -96,6 +115,14 @@ def paint(address: str) -> None:
         first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
         drawn = page.evaluate("performance.now()")
         print(f"first paint after {first:.0f} ms, first answer drawn after {drawn:.0f} ms")
+        for devices, words in MACHINES.items():
+            page.goto(f"http://{urlsplit(address).netloc}/machine?{urlencode({**STEP, **words})}")
+            page.wait_for_selector(".ls-machine", timeout=60_000)
+            first, *frames = page.evaluate(SCRUB)
+            median, p95 = np.quantile(frames, (0.5, 0.95))
+            print(
+                f"{devices:,} devices drawn after {first:.0f} ms; frames {median:.1f} ms, 95th percentile {p95:.1f} ms"
+            )
         browser.close()
 
 

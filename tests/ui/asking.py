@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 WORDS = {"model": "llama3-8b", "cluster": "dgx-h100:2", "batch": "64", "tokens": "1T"}
 """A question that is answered fast."""
-SCREENS = ("ask", "layout", "timeline", "whatif", "compare", "diagnose", "campaign", "trust")
+SCREENS = ("ask", "layout", "timeline", "machine", "whatif", "compare", "diagnose", "campaign", "trust")
 """Those about a training run."""
 
 

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,9 +20,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import lockstep
+from cli_runner import run
 from lockstep.base.errors import BadInput
 from lockstep.show.verbs.words.option import words_of
 from lockstep.show.views.memory import render_rank
+from lockstep.show.views.parts.card import HEIGHT_PX, WIDTH_PX
 from lockstep.show.views.parts.options import verb_function
 from lockstep.show.web.app import worked
 from lockstep.show.web.asked import Asked, Server, Superseded, allowed
@@ -67,6 +70,23 @@ def test_every_screen_can_be_saved_as_a_file(name: str, client: Client) -> None:
     assert len(text) < 1_000_000
     rows = client.ask(f"/{name}.csv?{urlencode(WORDS)}").body.decode()  # type: ignore[attr-defined]
     assert len(rows.splitlines()) > 1
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_every_screen_has_a_card(name: str, client: Client) -> None:
+    made = client.ask(f"/{name}.card.png?{urlencode(WORDS)}")
+    data = made.body  # type: ignore[attr-defined]
+    assert made.status == 200, data
+    assert made.headers["content-type"] == "image/png"
+    assert struct.unpack(">II", data[16:24]) == (WIDTH_PX, HEIGHT_PX)
+
+
+def test_the_card_of_a_screen_is_that_of_its_command(client: Client, tmp_path: Path) -> None:
+    file = tmp_path / "card.svg"
+    asked = ("plan", "llama3-8b", "-c", "dgx-h100:2", "--batch", "64", "--tokens", "1T")
+    told = run(*asked, "--card", str(file))
+    assert told.code == 0, told.err
+    assert client.ask(f"/ask.card.svg?{urlencode(WORDS)}").body == file.read_bytes()  # type: ignore[attr-defined]
 
 
 def test_rows_are_those_of_table(client: Client) -> None:

@@ -23,6 +23,7 @@ from lockstep.decide.planner.points import points
 from lockstep.decide.planner.whatif import NAMES, scaled
 from lockstep.price.layout.groups import group_summary
 from lockstep.price.layout.nodes import rank_coordinates
+from lockstep.show.views.page.machine import Machine
 from lockstep.show.views.parts import ranks
 from lockstep.show.web.screens import ORDER
 from lockstep.show.web.uploads import MOST_FILES, MOST_MEASURED_B
@@ -100,6 +101,8 @@ def expected(name: str, kept: Path) -> str:
             return texts([common, f"{found.findings.space.size:,}", *evaluated, *listed, "tp1 pp1 dp1 cp1"])
         case "timeline":
             return texts([common, f"{len(one.timeline().program):,}"])
+        case "machine":
+            return texts([common, machine(one)])
         case "diagnose":
             return texts([common, RECORDING.read_text("utf-8"), MOST_FILES, format_size(MOST_MEASURED_B)])
         case "number":
@@ -146,6 +149,17 @@ def other_runs(one: Any) -> str:
             said += [format_count(found.tokens_per_s), format_time(found.step_time_s), *words.values()]
             said += [format_size(float(found.memory.total_B))]
     return texts(said)
+
+
+def machine(one: Any) -> str:
+    """What devices do in the middle of the step, how many there are, and how fast it may be played."""
+    of, stages = Machine.of(one), one.layout.pp
+    now = of.doing(0.5)
+    moved = [part for each in now for sent in each.traffic for part in (sent.text, format_size(sent.size_B))]
+    counts = [count * one.job.devices // stages for count in range(stages + 1)]
+    times = [format_time(share * of.timeline.makespan_s) for share in (0.5, 1.0)]
+    links = [level.link.name for level in one.cluster.levels]
+    return texts([*times, *(each.text for each in now), *moved, *counts, *links, *range(stages), "10 s 30 s 2 min 0"])
 
 
 def days(found: Any) -> str:
@@ -255,6 +269,31 @@ def test_the_page_is_accessible_on_any_screen(scheme: str, watched: Any) -> None
         seen = page.page.evaluate(COLOURS)
         assert [one for one in seen if contrast(*one[:2]) < LEAST_CONTRAST] == [], name
         assert all((luminance(paper) < 0.2) == (scheme == "dark") for _, paper, said in seen if said.startswith("<h1"))
+    page.quiet()
+
+
+OPENED = {
+    "ask": "() => document.querySelector('button.card').click()",
+    "timeline": """async () => {
+      while (!document.querySelector('.ls-view')?.lockstep) await new Promise((done) => requestAnimationFrame(done));
+      [...document.querySelectorAll('.ls-tools button')].find((one) => one.textContent === 'Memory').click();
+      document.querySelectorAll('.ls-held details').forEach((one) => (one.open = true));
+    }""",
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", OPENED)
+def test_what_a_button_opens_is_accessible_too(name: str, scheme: str, watched: Any) -> None:
+    """A card in its dialog, and what memory holds."""
+    page = watched(320, scheme)
+    page.go(PATHS[name])
+    page.page.evaluate(OPENED[name])
+    page.page.wait_for_function("() => !document.querySelector('[role=status]')")
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert page.page.evaluate(UNNAMED) == []
+    assert page.page.evaluate(OVERLAPPING) == []
+    assert [one for one in page.page.evaluate(COLOURS) if contrast(*one[:2]) < LEAST_CONTRAST] == []
     page.quiet()
 
 
@@ -402,6 +441,24 @@ def test_the_saved_file_opens_without_the_server(watched: Any, tmp_path: Path) -
     kinds = page.page.evaluate("() => [...document.scripts].map((one) => one.type)")
     assert kinds.count("") == 1
     assert set(kinds) == {"", "application/json"}
+    page.quiet()
+
+
+def test_a_card_is_shown_beside_the_answer_and_saved(watched: Any, tmp_path: Path) -> None:
+    page = watched()
+    page.go(f"/ask{QUERY}")
+    page.page.get_by_role("button", name="Card").click()
+    page.page.wait_for_function("() => document.querySelector('dialog img')?.naturalWidth === 1200")
+    assert page.page.get_by_role("dialog").get_by_role("status").count() == 0
+    for ending, begins in (("png", b"\x89PNG"), ("svg", b"<?xml")):
+        with page.page.expect_download() as waiting:
+            page.page.get_by_role("link", name=f"Save as {ending.upper()}").click()
+        waiting.value.save_as(tmp_path / "card")
+        assert waiting.value.suggested_filename == f"lockstep-ask.{ending}"
+        assert (tmp_path / "card").read_bytes().startswith(begins)
+    page.page.keyboard.press("Escape")
+    page.page.wait_for_function("() => !document.querySelector('dialog')")
+    assert page.page.evaluate("() => document.activeElement.textContent") == "Card"
     page.quiet()
 
 

@@ -116,6 +116,16 @@ def test_the_call_on_a_page_gives_the_same_answer(tmp_path: Path) -> None:
     assert found.to_dict() == lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64, pp=2, flash=False).to_dict()
 
 
+def test_the_call_leaves_out_what_the_command_line_alone_takes(tmp_path: Path) -> None:
+    """Files beside the answer are no keywords of the library, and its call must run as it is written."""
+    file = tmp_path / "page.html"
+    more = ("--trace", str(tmp_path / "step.json.gz"), "--machine", str(tmp_path / "m.svg"), "--moment", "40%")
+    asked = ("estimate", "gpt2", "-c", "dgx-h100:1", "--batch", "64", *more)
+    assert run(*asked, "--html", str(file)).code == 0
+    call = re.split("In Python", Page(file.read_text(encoding="utf-8")).words)[1]
+    assert "lockstep.estimate(model='gpt2', cluster='dgx-h100:1', batch='64')" in call
+
+
 def test_a_report_contains_the_answers_of_the_verbs(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     session = run("report", "gpt2", "--cluster", "dgx-h100:1", "--batch", "64", "--tokens", "1G", "-o", str(file))

@@ -41,3 +41,11 @@ def test_parts_of_one_bar_differ() -> None:
     drawn = [colour for part, colour in PART_COLOURS.items() if part != "generation"]
     assert len(set(drawn)) == len(drawn)
     assert len(set(MEMORY_COLOURS.values())) == len(MEMORY_COLOURS)
+
+
+def test_memory_on_a_timeline_has_the_same_colours() -> None:
+    sheet = resources.files("lockstep.show.views").joinpath("page", "views.css").read_text("utf-8")
+    light, dark = (variables(part) for part in sheet.split("@media screen and (prefers-color-scheme: dark)"))
+    for part in MEMORY_COLOURS:
+        assert light[f"m-{part}"] == LIGHT[KINDS[part]], part
+        assert dark[f"m-{part}"] == ON_DARK[KINDS[part]], part

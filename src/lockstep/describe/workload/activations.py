@@ -44,9 +44,12 @@ JOINT = ("query", "key", "value")
 """What one product may make; its adapters then have one dropout."""
 
 
-def kept_tensors(model: Transformer, piece: Piece, kind: LayerKind = DENSE) -> tuple[KeptTensor, ...]:
-    """Every tensor that one layer keeps on one rank when nothing is recomputed, with its bytes."""
-    return _cut((row for row in layer_rows(model, piece, kind) if row.kept_from == NONE), model, piece)
+def kept_tensors(
+    model: Transformer, piece: Piece, kind: LayerKind = DENSE, recompute: Recompute = "none"
+) -> tuple[KeptTensor, ...]:
+    """Every tensor that one layer keeps on one rank, with its bytes; `recompute` is a word or a code."""
+    code, rows = recompute_code(recompute), layer_rows(model, piece, kind)
+    return _cut((row for row in rows if row.kept_from <= code <= row.kept_up_to), model, piece)
 
 
 def embedding_kept_tensors(model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:

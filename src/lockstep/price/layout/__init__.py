@@ -62,6 +62,8 @@ from lockstep.price.layout.rules import divisors as divisors
 from lockstep.price.layout.sharing import divides_states as divides_states
 from lockstep.price.layout.sharing import gradients_leave as gradients_leave
 from lockstep.price.layout.sharing import sharing_of as sharing_of
+from lockstep.price.layout.tensors import kept_by_name as kept_by_name
+from lockstep.price.layout.tensors import states_by_name as states_by_name
 from lockstep.price.layout.trained import copied_elems as copied_elems
 from lockstep.price.layout.trained import quantised as quantised
 from lockstep.price.layout.trained import trained_parameters as trained_parameters

@@ -214,10 +214,10 @@ def _kept(
         counts[model.kinds[-1].stored] += model.mtp_layers
     kept: Number = 0.0
     passing: Number = last_norm_gradient_B(model, one) if model.final_norm else 0.0
-    again_frac = _again_frac(recipe, grid, held)
+    again = again_frac(recipe, grid, held)
     for kind, count in sorted(counts.items()):
         whole_B, mode_B = _mode_B(model, one, grid, kind)
-        kept = kept + count * (mode_B + (1.0 - again_frac) * (whole_B - mode_B))
+        kept = kept + count * (mode_B + (1.0 - again) * (whole_B - mode_B))
         inside_B = whole_B - mode_B + passing_gradient_B(model, one, kind)
         if one.adapters is not None:
             # With frozen weights FSDP still holds what the layer before needed: inferred from all rows of fms_adapters.
@@ -228,7 +228,7 @@ def _kept(
     return kept + (embedding_activation_B(model, one) if first else 0.0), passing
 
 
-def _again_frac(recipe: Recipe, grid: LayoutGrid, held: Counter[LayerKind]) -> Number:
+def again_frac(recipe: Recipe, grid: LayoutGrid, held: Counter[LayerKind]) -> Number:
     """Of the layers `held` by a stage, or by a chunk where they are placed by hand, the share that is recomputed."""
     if not recipe.recompute_layers or not held:
         return 1.0

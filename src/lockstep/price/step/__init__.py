@@ -14,6 +14,7 @@ from lockstep.price.step.step import PARTS as PARTS
 from lockstep.price.step.step import Composition as Composition
 from lockstep.price.step.step import Step as Step
 from lockstep.price.step.step import compose as compose
+from lockstep.price.step.step import message_B as message_B
 from lockstep.price.step.step import price_step as price_step
 from lockstep.price.step.step import priced as priced
 from lockstep.price.step.step import step_time_s as step_time_s

@@ -276,12 +276,18 @@ def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
     return StageTimes(**{name: np.maximum(0.0, getattr(stage, name) - getattr(body, name)) for name in named})
 
 
+def message_B(job: Job, grid: LayoutGrid, clock: Clock) -> Number:
+    """Bytes of a micro-batch's activations that a stage hands to the next one, all its tensor-parallel ranks together.
+
+    A pass hands over what all its forward or backward passes give; the mean of both ways.
+    """
+    size_B: Number = grid.micro_batch * job.recipe.passed_seq / grid.cp * job.hidden * clock.element_B
+    return size_B * (sum(job.recipe.passes(grid)) / 2)
+
+
 def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Number:
     """Seconds to hand a micro-batch's activations to the next stage."""
-    size_B: Number = grid.micro_batch * job.recipe.passed_seq / grid.cp * job.hidden * clock.element_B
-    paired = job.recipe.habits.paired_sends or job.recipe.overlap_pp
-    # A pass hands over what all its forward or backward passes give; the mean of both ways.
-    size_B = size_B * (sum(job.recipe.passes(grid)) / 2)
+    size_B, paired = message_B(job, grid, clock), job.recipe.habits.paired_sends or job.recipe.overlap_pp
     return handover_s(network.levels("pp"), network.levels("tp"), size_B, grid.tp, grid.sequence_parallel > 0, paired)
 
 

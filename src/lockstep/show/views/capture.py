@@ -85,10 +85,14 @@ def verdict(found: CapturedMemory, out: Console) -> None:
 
 def timeline(found: CapturedMemory, most: int | None = None) -> Json:
     """The step as a page draws it: as many of its first operations, or as there is room for in a file."""
+    from lockstep.show.views.page.held import captured_form
     from lockstep.show.views.page.timeline import MOST_IN_FILE, timeline_form
 
+    line, begins_s = found.played
+    # A file has no room for every tensor.
+    held = [captured_form(found.captured, begins_s, line.makespan_s)] if most else []
     capacity_B = found.memory.capacity_B
-    return timeline_form(found.played[0], stands_for=[1], capacity_B=capacity_B, most=most or MOST_IN_FILE)
+    return timeline_form(line, stands_for=[1], capacity_B=capacity_B, most=most or MOST_IN_FILE, held=held)
 
 
 def title(found: CapturedMemory) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from lockstep.base.documents.files import writing
 from lockstep.base.errors import BadInput
 from lockstep.base.units import format_count, format_flops, format_frac, format_risk, format_size, format_time
 from lockstep.show.verbs.words.option import Option
@@ -14,11 +15,13 @@ from lockstep.show.views.memory import categories, host_words, tight_words
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.layout_columns import layout_words
 from lockstep.show.views.parts.options import flags
-from lockstep.show.views.parts.output import draw, show
+from lockstep.show.views.parts.output import draw, picture_path, show
 from lockstep.show.views.parts.reading import BINDS, PART_WORDS, left_out
 from lockstep.show.views.parts.terminal import bar, heading, indented, paragraph, small_print, table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.figure import Figure
     from rich.console import Console
 
@@ -130,6 +133,10 @@ TRACE = flags(
         "expands only that kind.",
     ),
 )
+MACHINE = flags(
+    machine=Option("FILE", "Also draw the step on nodes, devices and links at one moment: .png, .svg or .pdf."),
+    moment=Option("SHARE", "The moment of --machine, as a share of the step: 40%.", default="50%"),
+)
 
 
 def plot_step(found: Estimate) -> Figure:
@@ -146,22 +153,40 @@ def plot_step(found: Estimate) -> Figure:
 
 
 def ask(
-    as_json: bool, plot: str | None, trace: str | None, form: str | None, expand: str | None, **words: Any
+    as_json: bool, plot: str | None, trace: str | None, form: str | None, expand: str | None, machine: str | None,
+    moment: str | None, **words: Any,
 ) -> None:  # fmt: skip
-    """Writes the trace too."""
+    """Writes the trace and the machine too."""
     from lockstep.show.verbs.capture import is_capture
     from lockstep.show.verbs.estimate import estimate
     from lockstep.show.verbs.trace import trace_step
 
+    drawn = picture_path(machine, "--machine")
+    if moment is not None and drawn is None:
+        raise BadInput("has no effect without --machine", "--moment")
     if is_capture(words["model"]):
+        if drawn is not None:
+            raise BadInput("does not belong to a captured step, which is of one device", "--machine")
         return _captured(as_json, plot, trace, {**words, "as": form, "expand": expand})
     answer = estimate(**words)
     draw(plot, partial(plot_step, answer))
+    if drawn is not None:
+        _draw_machine(answer, drawn, moment)
     if trace is not None:
         trace_step(answer, trace, expand, form or "perfetto")
     elif expand is not None or form is not None:
         raise BadInput("has no effect without --trace", "--expand" if expand is not None else "--as")
     show(answer, as_json, render, ok=bool(answer.memory.fits))
+
+
+def _draw_machine(answer: Estimate, path: Path, moment: str | None) -> None:
+    """Writes the picture of the step on the machine. Raises BadInput at --moment or --machine."""
+    from lockstep.show.views.parts.figure import save_figure
+    from lockstep.show.views.parts.machine import MOMENT, plot_machine
+
+    figure = plot_machine(answer, moment or MOMENT)
+    with writing(path, "--machine"):
+        save_figure(figure, path)
 
 
 def _captured(as_json: bool, plot: str | None, trace: str | None, words: dict[str, Any]) -> None:
@@ -179,12 +204,13 @@ def _captured(as_json: bool, plot: str | None, trace: str | None, words: dict[st
 
 
 COMMAND = Command(
-    also=TRACE,
+    also={**TRACE, **MACHINE},
     examples=(
         "lockstep estimate gpt3-175b -c dgx-a100-80gb --gpus 1024 --batch 1536 --tp 8 --pp 16 --zero 1 --seq 2048",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --recompute selective --json",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --stack hf-trainer --way norm=one,rotary=one",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --pp 4 --plot step.png --trace step.json.gz",
+        "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --pp 4 --machine step.svg --moment 40%",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 64 --tp 8 --trace step.json.gz --expand messages",
         "lockstep estimate gpt2-medium -c dgx-h100 --batch 32 --trace ranks --as kineto",
         "lockstep estimate step.capture -c dgx-h100:4 --trace step.json.gz",

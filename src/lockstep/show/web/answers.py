@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from io import BytesIO, StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from lockstep.base.documents import SCHEMA
-from lockstep.base.errors import BadInput, LockstepError
+from lockstep.base.errors import BadInput, LockstepError, not_installed
 from lockstep.base.rows.files import flattened
 from lockstep.base.types.plain import Json, plain
 from lockstep.show.views.page.inline import script_source
+from lockstep.show.views.parts.card import Card
 from lockstep.show.views.parts.html import POLICY, page_of
 from lockstep.show.views.parts.notebook import figures_of, view_of
 from lockstep.show.views.parts.output import finite
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from lockstep.show.views.parts.options import Options
     from lockstep.show.web.asked import Asked
     from lockstep.show.web.screen import Screen
+
+
+PICTURES = {"png": "image/png", "svg": "image/svg+xml"}
+"""Endings of cards."""
 
 
 def answer_of(screen: Screen, asked: Asked) -> tuple[Any, Mapping[str, Any]]:
@@ -124,12 +130,28 @@ def as_svg(screen: Screen, asked: Asked) -> Response:
     from lockstep.show.views.parts.figure import save_figure
 
     answer, _ = answer_of(screen, asked)
-    figures = figures_of(answer, screen.picture or command_of(verb_of(screen, asked)).picture)
+    made = screen.picture_at(asked) if screen.picture_at else screen.picture
+    figures = figures_of(answer, made or command_of(verb_of(screen, asked)).picture)
     if not figures:
         raise BadInput("this answer has no picture", "picture")
     out = BytesIO()
     save_figure(figures[0], out, ".svg")
     return Response(out.getvalue(), media_type="image/svg+xml", headers={"content-security-policy": POLICY})
+
+
+def as_card(screen: Screen, asked: Asked, ending: str) -> Response:
+    """What `--card` draws. Raises BadInput where matplotlib is not installed."""
+    if find_spec("matplotlib") is None:
+        raise not_installed("pictures need matplotlib", "plot")
+    from lockstep.show.views.parts.figure import save_figure
+
+    answer, words = answer_of(screen, asked)
+    verb = verb_of(screen, asked)
+    said, _ = written(verb, words, asked)
+    card = Card(Path(f"card.{ending}"), said, command_of(verb).figures, command_of(verb).series)
+    out = BytesIO()
+    save_figure(card.drawn(plain(answer), partial(view_of(answer)[0], answer)), out, card.path.suffix)
+    return Response(out.getvalue(), media_type=PICTURES[ending], headers={"content-security-policy": POLICY})
 
 
 def as_trace(screen: Screen, asked: Asked) -> Response:
@@ -154,6 +176,7 @@ def write_timeline(answer: Any, path: Path) -> None:
 
 FORMS: Mapping[str, Callable[[Screen, Asked], Response]] = {
     "json": as_json, "csv": as_csv, "html": as_html, "svg": as_svg, "trace": as_trace,
+    **{f"card.{ending}": partial(as_card, ending=ending) for ending in PICTURES},
 }  # fmt: skip
 """By the ending of the address."""
 

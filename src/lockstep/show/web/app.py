@@ -5,6 +5,7 @@
 /NAME.json  /NAME.csv    the answer of its verb, as the command line prints it
 /NAME.html               the same as one file to keep
 /NAME.svg                its picture, where it has one
+/NAME.card.png  .card.svg  its headline as one picture, as `--card` draws it
 /stream/NAME?words       what the screen draws piece by piece, a line of JSON each
 /NAME.trace              its timeline, for Perfetto
 /screens?words           all screens with their controls

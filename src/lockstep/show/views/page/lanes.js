@@ -2,16 +2,24 @@
 
 import { column, columns } from "./columns.js";
 
-const HEIGHTS = { rank: 24, source: 17, compute: 24, moves: 13, memory: 48 }, GAP = 2;
+const HEIGHTS = { rank: 24, source: 17, compute: 24, moves: 13, memory: 48, stack: 84 }, GAP = 2;
 
 export async function readTimelines(form) {
   return Promise.all(form.timelines.map(async (one) => {
     const [spans, exposed] = [await columns(one.spans), await columns(one.exposed)];
     const ranks = await Promise.all(one.ranks.map(async (rank) => rank.times_s
-      ? { ...rank, times_s: await column(rank.times_s), used_B: await column(rank.used_B) } : rank));
+      ? { ...rank, times_s: await column(rank.times_s), used_B: await column(rank.used_B), ...(rank.stack ? await readHeld(rank) : {}) } : rank));
     const first = (lane) => one.lanes.map((_, i) => lower(lane, i)).concat(lane.length);
     return { ...one, spans, exposed, ranks, first: first(spans.lane), firstExposed: first(exposed.lane) };
   }));
+}
+
+// Categories, and the lives of what they hold for a while (held.py).
+async function readHeld({ stack, lives: { title, category, ...rest } }) {
+  return {
+    stack: await Promise.all(stack.map(async (one) => ({ ...one, used_B: await column(one.used_B) }))),
+    lives: { title, category, ...(await columns(rest)) },
+  };
 }
 
 // The first place of a sorted array that is not below a value.
@@ -28,8 +36,9 @@ export function layRows(timelines) {
   const rows = [];
   let y = 0;
   const add = (kind, more) => {
-    rows.push({ kind, y, height: HEIGHTS[kind], ...more });
-    y += HEIGHTS[kind] + GAP;
+    const height = HEIGHTS[more.rank.stack && kind === "memory" ? "stack" : kind];
+    rows.push({ kind, y, height, ...more });
+    y += height + GAP;
   };
   for (const rank of timelines[0].ranks) {
     add("rank", { rank, timeline: timelines[0] });
@@ -147,28 +156,32 @@ function fill(line, spans, from, to, x0, scale, colour) {
   }
 }
 
-// Bytes in use as an area: of all steps within a pixel the highest.
+// Bytes in use as an area, or as one for each category: of all moments within a pixel the fullest.
 function paintMemory(context, row, window, width, ratio, look) {
-  const { times_s, used_B, held_B } = row.rank, bottom = (row.y + row.height) * ratio, up = (row.height * ratio) / look.most_B;
-  const scale = width / (window.x1 - window.x0);
-  context.fillStyle = look.memory;
-  context.beginPath();
-  context.moveTo(0, bottom);
-  let i = Math.max(0, lower(times_s, window.x0) - 1);
-  for (let x = 0; x < width; x++) {
-    let most = used_B[i];
-    for (const until = window.x0 + (x + 1) / scale; i + 1 < times_s.length && times_s[i + 1] < until;) most = Math.max(most, used_B[++i]);
-    context.lineTo(x, bottom - most * up);
-    context.lineTo(x + 1, bottom - most * up);
+  const { times_s, used_B, held_B, stack, reserved_B } = row.rank, bottom = (row.y + row.height) * ratio, up = (row.height * ratio) / look.most_B;
+  const scale = width / (window.x1 - window.x0), places = new Uint32Array(width);
+  for (let x = 0, i = Math.max(0, lower(times_s, window.x0) - 1); x < width; x++) {
+    let most = i;
+    for (const until = window.x0 + (x + 1) / scale; i + 1 < times_s.length && times_s[i + 1] < until;) if (used_B[++i] > used_B[most]) most = i;
+    places[x] = most;
   }
-  context.lineTo(width, bottom);
-  context.fill();
+  let below = new Float64Array(width);
+  for (const one of stack ?? [{ used_B, css: look.memory }]) {
+    const above = Float64Array.from(below, (size_B, x) => size_B + one.used_B[places[x]]);
+    context.fillStyle = one.css ?? look.category(one.name);
+    for (let x = 0, from = 0; x < width; x++) {
+      if (x + 1 < width && above[x + 1] === above[from] && below[x + 1] === below[from]) continue;
+      context.fillRect(from, bottom - above[from] * up, x + 1 - from, (above[from] - below[from]) * up);
+      from = x + 1;
+    }
+    below = above;
+  }
   context.fillStyle = look.held;
-  context.fillRect(0, bottom - held_B * up, width, held_B * up);
-  if (look.capacity_B) {
-    context.fillStyle = look.limit;
-    context.fillRect(0, bottom - look.capacity_B * up - 1, width, ratio);
-  }
+  if (!stack) context.fillRect(0, bottom - held_B * up, width, held_B * up);
+  context.fillStyle = look.limit;
+  if (look.capacity_B) context.fillRect(0, bottom - look.capacity_B * up - 1, width, ratio);
+  context.fillStyle = look.reserved;
+  for (let x = 0; reserved_B && x < width; x += 10 * ratio) context.fillRect(x, bottom - reserved_B * up - 1, 5 * ratio, ratio);
 }
 
 // The span of a lane, or the moment of a memory track, at a time and a height.

@@ -6,6 +6,7 @@
 
 import { sums, sumTables } from "./area.js";
 import { formatter, ticks } from "./format.js";
+import { fullest, held, SAID } from "./held.js";
 import { layRows, lower, paintRows, readTimelines, under } from "./lanes.js";
 import { button, colours, hint, inkOn, make, onScheme, tablePlace, toggle } from "./parts.js";
 import { Pins } from "./pins.js";
@@ -16,7 +17,7 @@ const AXIS = 26, LABELS = 900, MARKED_MS = 250;
 export async function timeline(element, form, options = {}) {
   const timelines = await readTimelines(form), { rows, height } = layRows(timelines);
   const write = formatter(form.units), longest_s = Math.max(...timelines.map((one) => one.makespan_s));
-  const most_B = 1.04 * Math.max(form.capacity_B, 1, ...rows.filter((row) => row.kind === "memory").map((row) => largest(row.rank.used_B)));
+  const most_B = 1.04 * Math.max(form.capacity_B, 1, ...rows.filter((row) => row.kind === "memory").map((row) => Math.max(row.rank.reserved_B ?? 0, largest(row.rank.used_B))));
   const tools = make("div", "ls-tools"), axis = make("canvas", "ls-axis"), canvas = make("canvas", "ls-canvas");
   const crowd = make("p", "ls-crowd", "Spans are narrower than a few pixels: heights are shares of the time. Zoom in for single ones.");
   const scroll = make("div", "ls-scroll", axis, canvas), status = make("p", "ls-status"), tip = hint(element), table = tablePlace("Sums of the selected area");
@@ -27,7 +28,7 @@ export async function timeline(element, form, options = {}) {
   element.replaceChildren(tools, scroll, crowd, status, table, tip.box);
   element.classList.add("ls-view");
 
-  let wanted = "", masks = null, colour, look, hovered = null, at = -1, area = null;
+  let wanted = "", masks = null, colour, look, hovered = null, at = -1, area = null, shown = null;
   const gutter = () => Math.round(Math.min(112, view.width * 0.24));
   const view = new Viewport(canvas, {
     limits: { x0: 0, x1: longest_s || 1, y0: 0, y1: 1 },
@@ -41,7 +42,7 @@ export async function timeline(element, form, options = {}) {
     overlay,
     hover,
     brush,
-    click: (x, y) => x < gutter() && pins.toggle(pins.at(y)),
+    click: (x, y) => (x < gutter() ? pins.toggle(pins.at(y)) : holds(under(rows, view.point(x, 0).x, y, 0))),
     moved: () => mark("zoom", () => (whole() ? "" : `${share(view.window.x0)}-${share(view.window.x1)}`)),
     key: (name) => ({ n: () => step(1), Enter: () => brush(view.window, { top: 0, bottom: height }), Escape: clear })[name]?.() ?? false,
   });
@@ -69,7 +70,7 @@ export async function timeline(element, form, options = {}) {
     look = {
       inks: (one) => inks.get(one), families: (one) => families.get(one), found: (one, title) => !masks || masks.get(one)[title], all: !masks,
       hidden: colour.pixel("--hidden"), exposed: colour.pixel("--exposed"), dim: colour.pixel("--dim"),
-      memory: colour.css("--memory"), held: colour.css("--held"), limit: colour.css("--limit"), capacity_B: form.capacity_B, most_B,
+      category: (name) => colour.css(`--m-${name}`) || colour.css("--memory"), reserved: colour.css("--ink"), memory: colour.css("--memory"), held: colour.css("--held"), limit: colour.css("--limit"), capacity_B: form.capacity_B, most_B,
     };
     view.stale();
   }
@@ -120,6 +121,11 @@ export async function timeline(element, form, options = {}) {
       context.lineWidth = 1.5;
       context.strokeRect(low, row.y, Math.max(2, Math.min(box.left + box.width, to) - low), row.height);
     }
+    if (shown) {
+      const [x] = view.pixel(shown.time_s, 0);
+      context.fillStyle = colour.css("--ink");
+      if (x >= box.left) context.fillRect(x - 1, shown.row.y, 2, shown.row.height);
+    }
     if (area) {
       const [left] = view.pixel(area.x0, 0), [right] = view.pixel(area.x1, 0);
       context.strokeStyle = colour.css("--lit");
@@ -133,6 +139,7 @@ export async function timeline(element, form, options = {}) {
   function brush({ x0, x1 }, { top, bottom }) {
     const inside = rows.filter((row) => row.lane && row.y + row.height > top && row.y < bottom), last = inside[inside.length - 1];
     if (!last || x1 <= x0) return clear();
+    shown = null;
     area = { x0: Math.max(0, x0), x1: Math.min(longest_s, x1), top: inside[0].y, bottom: last.y + last.height };
     const { told, tables } = sumTables(sums(rows, area), area, timelines.length > 1, write);
     status.textContent = told;
@@ -142,8 +149,18 @@ export async function timeline(element, form, options = {}) {
     return true;
   }
 
+  // What memory holds at a moment, below the picture.
+  function holds(found) {
+    if (found?.place === undefined || !found.row.rank.stack) return;
+    const { told, elements } = held(found.row.rank, found.place, write, (place) => holds({ row: found.row, place }));
+    shown = { time_s: found.row.rank.times_s[found.place], row: found.row };
+    status.textContent = told;
+    table.replaceChildren(...elements);
+    view.ask();
+  }
+
   function clear() {
-    area = null;
+    area = shown = null;
     status.textContent = "";
     table.replaceChildren();
     mark("area", () => "");
@@ -185,7 +202,10 @@ export async function timeline(element, form, options = {}) {
 
   function describe({ row, span, place }) {
     const where = `${row.rank.name}${timelines.length > 1 ? `, ${row.timeline.source}` : ""}`;
-    if (place !== undefined) return [`${write.size(row.rank.used_B[place])} in use`, `from ${write.time(row.rank.times_s[place])} on`, where];
+    if (place !== undefined) {
+      const parts = (row.rank.stack ?? []).filter((one) => one.used_B[place]).map((one) => `${SAID[one.name] ?? one.name} ${write.size(one.used_B[place])}`).reverse();
+      return [`${write.size(row.rank.used_B[place])} in use`, ...parts, `from ${write.time(row.rank.times_s[place])} on`, where];
+    }
     const { spans, titles } = row.timeline, lines = [titles[spans.title[span]]];
     lines.push(`${write.time(spans.duration_s[span])}, from ${write.time(spans.start_s[span])} on`);
     if (row.kind === "moves") {
@@ -234,7 +254,14 @@ export async function timeline(element, form, options = {}) {
   field.addEventListener("input", () => (search(field.value), mark("find", () => field.value.trim())));
   field.addEventListener("keydown", (event) => event.key === "Enter" && step(event.shiftKey ? -1 : 1));
   tools.append(field, button("Next", "Next match", () => step(1)), pins.list, toggle("Select area", "Drag to sum what is inside (or drag with Shift)", () => (view.select = !view.select)),
-    button("−", "Zoom out", () => view.zoom(1 / 2)), button("+", "Zoom in", () => view.zoom(2)), button("All", "Show the whole step", () => view.fit()), legend());
+    button("−", "Zoom out", () => view.zoom(1 / 2)), button("+", "Zoom in", () => view.zoom(2)), button("All", "Show the whole step", () => view.fit()),
+    ...(rows.some((row) => row.kind === "memory" && row.rank.stack) ? [button("Memory", "What the fullest rank holds at its fullest moment (or click on any memory)", () => holds(peak()))] : []), legend());
+
+  function peak() {
+    const memories = rows.filter((row) => row.kind === "memory" && row.rank.stack), most = (row) => row.rank.used_B[fullest(row.rank)];
+    const row = memories.reduce((one, two) => (most(two) > most(one) ? two : one));
+    return { row, place: fullest(row.rank) };
+  }
 
   function legend() {
     const known = new Set(), entries = [];
@@ -245,10 +272,14 @@ export async function timeline(element, form, options = {}) {
       shown.forEach(({ name }) => known.add(name));
     }
     if (rows.some((row) => row.kind === "moves")) entries.push(["--exposed", "traffic, exposed"], ["--hidden", "traffic, hidden"]);
-    if (rows.some((row) => row.kind === "memory")) entries.push(["--memory", "memory"]);
-    if (rows.some((row) => row.kind === "memory" && row.rank.held_B)) entries.push(["--held", "of it held all the time"]);
+    const memories = rows.filter((row) => row.kind === "memory"), stacked = new Set(memories.flatMap(({ rank }) => (rank.stack ?? []).map((one) => one.name)));
+    if (memories.some(({ rank }) => !rank.stack)) entries.push(["--memory", "memory"]);
+    if (memories.some(({ rank }) => !rank.stack && rank.held_B)) entries.push(["--held", "of it held all the time"]);
+    if (stacked.size) entries.push(["", "memory:"]);
+    entries.push(...[...stacked].reverse().map((name) => [`--m-${name}`, SAID[name] ?? name]));
+    if (memories.some(({ rank }) => rank.reserved_B)) entries.push(["--ink", "dashed: most that is reserved"]);
     if (form.capacity_B) entries.push(["--limit", "memory of the device"]);
-    return make("span", "ls-legend", ...entries.slice(0, 24).map(([name, text]) => {
+    return make("span", "ls-legend", ...entries.slice(0, 28).map(([name, text]) => {
       if (!name) return make("span", "", text);
       const mark = make("i");
       mark.style.background = `var(${name})`;
@@ -276,7 +307,7 @@ export async function timeline(element, form, options = {}) {
   const { left_out: ranks, left_out_spans: later } = form.timelines[0];
   status.textContent = [[ranks, "more ranks are"], [later, "later spans are"]].filter(([count]) => count)
     .map(([count, said]) => `${count.toLocaleString("en")} ${said} not drawn`).join("; ");
-  return { view, search, describe, rows, timelines, write, pins, sums: () => area && sums(rows, area), times: view.times };
+  return { view, search, describe, holds, rows, timelines, write, pins, sums: () => area && sums(rows, area), times: view.times };
 }
 
 function largest(values) {

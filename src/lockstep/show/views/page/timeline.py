@@ -36,16 +36,21 @@ MEANINGS = {
 
 
 def timeline_form(
-    *timelines: Timeline, stands_for: Sequence[int] = (), capacity_B: float = 0.0, most: int | None = None
-) -> Json:
+    *timelines: Timeline, stands_for: Sequence[int] = (), capacity_B: float = 0.0, most: int | None = None,
+    held: Sequence[Json] = (),
+) -> Json:  # fmt: skip
     """One timeline, or a predicted and a measured one.
 
     `stands_for`: how many devices each rank stands for; `capacity_B`: the memory of a device; `most` operations are
-    drawn, of the first ranks; of a single rank with more, the earliest.
+    drawn, of the first ranks; of a single rank with more, the earliest. `held`: what the memory of the first timeline's
+    ranks holds (`held.py`).
     """
     ranks = min(_ranks(one, most) for one in timelines)
+    drawn = [_timeline(one, stands_for, ranks, most) for one in timelines]
+    for rank in drawn[0]["ranks"] if held else ():
+        rank |= held[rank["rank"]]
     return {
-        "timelines": [_timeline(one, stands_for, ranks, most) for one in timelines],
+        "timelines": drawn,
         "capacity_B": capacity_B,
         "units": UNITS,
     }

@@ -53,7 +53,11 @@ class Card:
         from lockstep.show.views.parts.figure import save_figure
 
         with writing(self.path, "--card"):
-            save_figure(draw_card(answer, verdict(render), self.figures, self.series, self.shell), self.path)
+            save_figure(self.drawn(answer, render), self.path)
+
+    def drawn(self, answer: Json, render: Callable[[Console], None]) -> Figure:
+        """The picture of an answer in its plain form."""
+        return draw_card(answer, verdict(render), self.figures, self.series, self.shell)
 
 
 CARD: ContextVar[Card | None] = ContextVar("CARD", default=None)

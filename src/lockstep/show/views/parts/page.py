@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from html import escape
 from importlib.util import find_spec
-from inspect import signature
+from inspect import signature, unwrap
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -23,6 +23,7 @@ from lockstep import __version__
 from lockstep.base.documents.files import writable, write_text
 from lockstep.base.errors import BadInput, Infeasible
 from lockstep.base.records import dataclass, field
+from lockstep.show.verbs.words.calling import keywords
 from lockstep.show.views.parts.options import verb_function
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from lockstep.show.views.parts.options import Options
 
-ELSEWHERE = ("as_json", "plot", "csv", "html", "out")
+ELSEWHERE = ("as_json", "plot", "csv", "html", "out", "machine", "moment")
 """Where an answer goes is not what is asked."""
 
 
@@ -143,8 +144,9 @@ def shell(verb: str, words: Mapping[str, object], options: Options) -> str:
 def python(verb: str, words: Mapping[str, object]) -> str:
     """The call of the library with the words that were given."""
     taken = list(signature(verb_function(verb)).parameters.values())
-    given: dict[str, Any] = {name: one for name, one in words.items() if one is not None and name not in ELSEWHERE}
     several = next((one.name for one in taken if one.kind is one.VAR_POSITIONAL), "")
+    known = {*keywords(unwrap(verb_function(verb))), several} - {*ELSEWHERE}
+    given: dict[str, Any] = {name: one for name, one in words.items() if one is not None and name in known}
     values = given.pop(several, ())
     # What comes before several values has no name either.
     before = takewhile(lambda one: one.kind is not one.VAR_POSITIONAL, taken) if values else ()

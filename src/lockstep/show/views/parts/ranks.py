@@ -39,9 +39,9 @@ def rows(one: Estimate) -> list[list[str]]:
         [
             cell.replace(" ", NO_BREAK)
             for cell in (
-                _numbers(some.nodes.tolist()),
+                numbers(some.nodes.tolist()),
                 *([f"{len(some.nodes):,}"] if _classes(one) else []),
-                _numbers(some.ranks.tolist()),
+                numbers(some.ranks.tolist()),
                 *(_coordinates(digits.tolist()) for digits in some.coordinates.values()),
             )
         ]
@@ -58,16 +58,16 @@ def _classes(one: Estimate) -> bool:
     return one.job.devices > MOST_NODES * _unit(one)
 
 
-def _numbers(numbers: Sequence[int]) -> str:
+def numbers(ascending: Sequence[int]) -> str:
     """Ascending numbers: a range where they are one, else the first ones."""
-    first, last = numbers[0], numbers[-1]
-    if len(numbers) == 1:
+    first, last = ascending[0], ascending[-1]
+    if len(ascending) == 1:
         return str(first)
-    steps = {after - before for before, after in pairwise(numbers)}
+    steps = {after - before for before, after in pairwise(ascending)}
     if steps == {1}:
         return f"{first} to {last}"
     every = f", every {steps.pop()}" if len(steps) == 1 else ""
-    return f"{first} to {last}{every or f', {len(numbers)} of them'}"
+    return f"{first} to {last}{every or f', {len(ascending)} of them'}"
 
 
 def _coordinates(digits: Sequence[int]) -> str:

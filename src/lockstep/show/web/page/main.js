@@ -8,7 +8,7 @@ const answer = document.getElementById("answer");
 const same = document.getElementById("same");
 const root = document.getElementById("form");
 const QUESTION = "question"; // where the last one is kept, for screens that have none
-const drawn = { screen: "", fields: "" };
+const drawn = { screen: "", answer: ["", ""] };
 let asking = new AbortController();
 let leave = null;
 let lost = false; // whether the server was not there
@@ -46,12 +46,28 @@ function copied(text) {
 
 function foot(found) {
   const { screen } = here();
+  drawn.answer = [screen, location.search];
   const file = (ending, text) => h("a", { href: `/${screen}.${ending}${location.search}`, download: ending === "json" ? undefined : true }, text);
   const block = (title, text, parts) => h("div", {}, h("h2", {}, title, copied(text)), h("pre", { tabindex: "0" }, parts));
   const flags = found.shell.split(/ (?=-)/).flatMap((one) => [h("span", {}, one), " "]); // a flag stays with its value
   same.replaceChildren(
     block("The same in the shell", found.shell, flags), block("The same in Python", found.python, found.python),
     h("p", {}, file("html", "Save as one file"), file("json", "JSON"), file("csv", "CSV")));
+}
+
+/** A button beside the answer that shows its headline as one picture, as `--card` draws it. */
+function card() {
+  const open = () => {
+    const [file, search] = drawn.answer, why = h("p", { role: "status" }, "Drawing the card ...");
+    const of = (ending) => `/${file}.card.${ending}${search}`, link = (ending, text) => h("a", { href: of(ending), download: `lockstep-${file}.${ending}` }, text);
+    const image = h("img", { src: of("png"), width: 1200, height: 630, alt: `Card: ${answer.querySelector("h1").textContent}`, onload: () => why.remove(),
+      onerror: async () => why.replaceChildren((await (await fetch(of("png"))).json()).error ?? "It could not be drawn.") });
+    const box = h("dialog", { class: "card", "aria-label": "The headline on a card", onclose: () => box.remove(), onclick: (event) => event.target === box && box.close() },
+      h("form", { method: "dialog", class: "buttons" }, h("button", { type: "submit" }, "Close"), link("png", "Save as PNG"), link("svg", "Save as SVG")), why, image);
+    document.body.append(box);
+    box.showModal();
+  };
+  return h("button", { type: "button", class: "card", title: "The headline on one picture, to show or to send", onclick: open }, "Card");
 }
 
 /** Why there is no answer, above the last one of this screen, which stays. */
@@ -130,6 +146,7 @@ async function show() {
     const stream = (take) => lines(`/stream/${screen}${location.search}`, mine.signal, take);
     const again = async () => (await fetch(`/data/${screen}${location.search}`, { signal: mine.signal })).json();
     leave = draw(into, found.data, { ...page, words, later, stream, again }) ?? null;
+    into.prepend(card());
     foot(found);
     document.getElementById("said").textContent = into.querySelector("h1")?.textContent ?? ""; // for who does not see it change
   } catch (error) {

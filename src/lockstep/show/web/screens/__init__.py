@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from lockstep.show.web.screen import Screen
 
 ORDER = (
-    "ask", "layout", "space", "timeline", "whatif", "compare", "diagnose", "campaign", "sweeps", "trust", "learn",
-    "play",
+    "ask", "layout", "space", "timeline", "machine", "whatif", "compare", "diagnose", "campaign", "sweeps", "trust",
+    "learn", "play",
 )  # fmt: skip
 """Names of screens: a file here and one in `page/screens` each."""
 

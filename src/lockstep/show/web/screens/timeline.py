@@ -10,6 +10,7 @@ from lockstep.base.types.plain import Json
 from lockstep.base.units import format_time
 from lockstep.decide.planner.estimate import Estimate
 from lockstep.explain.diagnosis import Diagnosis
+from lockstep.show.views.page.held import held_forms
 from lockstep.show.views.page.timeline import timeline_form
 from lockstep.show.views.parts.diagnosis import lanes
 from lockstep.show.web.captured import taking_captures, timeline_data
@@ -52,7 +53,8 @@ def _predicted(one: Estimate, asked: Asked) -> Json:
     if len(timeline.program) > MOST_OPERATIONS:
         timeline = one.timeline()
     devices = [one.job.devices // stages] * stages
-    form = timeline_form(timeline, stands_for=devices, capacity_B=one.memory.capacity_B)
+    held = held_forms(one, timeline)
+    form = timeline_form(timeline, stands_for=devices, capacity_B=one.memory.capacity_B, held=held)
     return {**_titled(one), "operations": f"{len(timeline.program):,} operations", "form": form}
 
 

@@ -8,5 +8,6 @@ export function draw(element, data, page) {
   if (!data.form) return;
   element.append(h("p", {}, h("a", { href: `/timeline.trace${location.search}`, download: true }, "Download for Perfetto"),
     h("span", { class: "dim" }, `, ${data.operations}`)));
+  place.append(h("p", { class: "dim", role: "status" }, "Drawing the step ..."));
   timeline(place, data.form, { state: page.words, mark: page.mark }).then((made) => (place.lockstep = made));
 }
