@@ -15,7 +15,7 @@ from drawn_experts import Drawn, layers
 
 from lockstep.simulate.parallel.expert import Routing, balance_loss, capacity, kept
 
-ANY = "of the tokens of a full expert top1gating keeps any, as it takes the largest of equal numbers; Lockstep the first ones"
+ANY = "of the tokens of a full expert DeepSpeed keeps any, as it takes the largest of equal numbers, Lockstep the first"
 BY_TOKEN = (
     "with drop_policy position DeepSpeed serves tokens in order whatever their rank of choice, GShard first choices"
 )
