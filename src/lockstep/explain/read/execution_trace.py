@@ -105,7 +105,8 @@ def with_shapes(traces: Sequence[RankTrace], shapes: Sequence[Shapes]) -> list[R
     """
     found = list(traces)
     for one in shapes:
-        place = next((i for i, trace in enumerate(found) if trace.pid == one.pid and trace.recorded), None)
+        same = [i for i, trace in enumerate(found) if trace.pid == one.pid and (trace.recorded or not one.size_B)]
+        place = same[0] if same else None
         if place is None:
             raise BadInput(
                 "is an execution trace (Chakra), which says what ran and not when; give the trace of torch.profiler of "

@@ -14,7 +14,7 @@ KINDS = (
     (f"a memory timeline of torch.profiler (export_memory_timeline); {SNAPSHOT}", rb"\s*\[\[-?\d+, -?\d"),
     (
         f"a file of stacks of torch.profiler for flame graphs (export_stacks); {TRACE}",
-        rb"[^\n]{0,999}\.py\(\d+\):_[^\n]{0,9999} \d+\n",
+        rb"[^\n;{}]{0,999}\(\d+\):_[^\n]*?(;| \d+\n)",
     ),
     (f"a table of torch.profiler (key_averages); {TRACE}", rb"-{3}[^{}]*?\bName {2,}[^\n]*# of Calls"),
     ("a log of torch.compile (TORCH_TRACE), which tlparse reads", rb"V\d{4} [\d:.]+ \d+ [^\n]*\] \{"),

@@ -114,7 +114,7 @@ def snapshot(data: Any, where: str) -> Snapshot:
     )
 
 
-def _allocated_B(segment: Mapping[str, Any]) -> int:
+def _allocated_B(segment: Json) -> int:
     """Of a segment at the dump; what PyTorch makes of a profile (`_profile_to_snapshot`) has it in blocks alone."""
     if (said := segment.get("allocated_size")) is not None:
         return int(said)
