@@ -156,6 +156,29 @@ def test_padding_to_the_capacity_sends_the_capacity(asked: Asker) -> None:
             answers.compare(drawn.name, ours, theirs, why=why if ours < theirs else "")
 
 
+@pytest.mark.parametrize("multiple", [16, 32])
+def test_padding_for_narrow_formats_adds_a_few_rows(multiple: int, asked: Asker) -> None:
+    """`moe_router_padding_for_quantization`: tokens are routed to experts that did not ask for them."""
+    why = "Lockstep does not count rows that fill an expert up to a multiple of 16 or 32 for fp8 or fp4"
+    with asked(SOFTWARE, "rows of experts that are padded for narrow formats") as answers:
+        for drawn in layers(40, seed=6, drops=False):
+            routed_map = torch.tensor(drawn.map())
+            theirs, ours = int(moe_utils.pad_routing_map(routed_map, multiple).sum()), drawn.tokens * drawn.top_k
+            few = ours < theirs <= ours + drawn.experts * (multiple - 1)
+            answers.compare(f"{multiple} {drawn.name}", ours, theirs, why=why if few else "")
+
+
+def test_sinkhorn_sends_as_many_rows(asked: Asker) -> None:
+    """`moe_router_load_balancing_type` sinkhorn: other experts, as many rows in all."""
+    with asked(SOFTWARE, "rows in all, routed by Sinkhorn's algorithm") as answers:
+        for drawn in layers(50, seed=7):
+            drawn = replace(drawn, factor=None, ranks=1)
+            settings = replace(config(drawn), moe_router_load_balancing_type="sinkhorn")
+            scores = torch.randn(drawn.tokens, 1, drawn.experts)
+            chosen = TopKRouter(settings, groups(1)).routing(scores)[1]
+            answers.compare(drawn.name, int(drawn.layer().rank_load.max), int(chosen.sum()))
+
+
 def test_tokens_of_limited_groups_travel_as_far(asked: Asker) -> None:
     """Independent scores; within what 3,000 drawn tokens tell."""
     torch.manual_seed(0)

@@ -141,7 +141,7 @@ def _rank(path: File, data: Any) -> int:
     return int(rank)
 
 
-def _call(one: Mapping[str, Any]) -> Call:
+def _call(one: Json) -> Call:
     frames: Sequence[Mapping[str, Any]] = one.get("frames") or ()
     # The program's own line: outside of installed packages, else outside of torch, as where it is installed itself.
     own = next((frame for away in (PACKAGES, PACKAGES[:1]) for frame in frames if not _in(frame, away)), None)
