@@ -60,7 +60,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "page": ("test_docs.py", "test_fine_tunes.py", "test_site.py", "validation/test_tables.py"),
         "process": ("capture", "engines", "evidence/test_guide_programs.py", "measure", "plugins",
                     "cli/test_cli_python.py",
-                    "planner/test_pull_request.py", "cli/test_streams.py",
+                    "planner/test_pull_request.py", "cli/test_streams.py", "real/test_torch_ranks.py",
                 "store/test_event_file.py", "store/test_store.py", "test_packages.py", "ui", "views/test_kernel.py"),
 }  # fmt: skip
 """Folders and files below `tests/`; the longest that a file is in counts."""

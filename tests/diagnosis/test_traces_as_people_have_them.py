@@ -18,6 +18,8 @@ from lockstep.explain.read.kineto import read_kineto
 from lockstep.explain.steps import steps_of, used
 
 FULL_US = 10_000
+OPERATOR = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 100, "tid": 100, "ts": 1100, "dur": 50, "args": {}}]
+"""Of a rank that exchanges nothing."""
 
 
 def numbers(path: Path) -> list[int]:
@@ -215,11 +217,16 @@ def test_execution_traces_have_the_sizes_of_gloos_exchanges(tmp_path: Path) -> N
         node(103, "gloo:all_gather", [[8, 4]], [one]),
         node(102, "c10d::allgather_", [[[[8, 4], [8, 4]]], [[8, 4]]], [f"GenericList[{several}]", several]),
         node(105, "gloo:broadcast", [[10]], ["Tensor(double)"]),
+        node(107, "gloo:scatter", [[6]], [one]),
+        node(106, "c10d::scatter_", [[[6]], [[[6], [6]]]], [several, f"GenericList[{several}]"]),
+        node(109, "gloo:barrier", [], []),
+        node(108, "c10d::barrier", [[1]], ["Tensor(unsigned char)"]),
     ]
+    calls = {"all_reduce": 101, "all_gather": 103, "broadcast": 105, "scatter": 107, "barrier": 109}
     events: list[Event] = []
     for number, at in ((0, 1000), (1, 6000)):
         events.append(annotation(f"ProfilerStep#{number}", at, 4990))
-        for place, (name, record) in enumerate((("all_reduce", 101), ("all_gather", 103), ("broadcast", 105))):
+        for place, (name, record) in enumerate(calls.items()):
             args = {"Record function id": record + 10 * number}
             events.append(annotation(f"gloo:{name}", at + 100 + 300 * place, 200, args))
     again = [{**each, "attrs": [{**each["attrs"][0], "value": each["attrs"][0]["value"] + 10}]} for each in nodes]
@@ -227,8 +234,12 @@ def test_execution_traces_have_the_sizes_of_gloos_exchanges(tmp_path: Path) -> N
     other.write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 100, "nodes": [*nodes, *again]}))
     found = run("diagnose", str(trace), str(other), "--json").json()
     sizes = {each["op"]: each["size_B"] for each in found["collectives"]}
-    assert sizes == {"all-reduce": 4000.0, "all-gather": 256.0, "broadcast": 80.0}
+    whole = {"all-reduce": 4000.0, "all-gather": 256.0, "broadcast": 80.0, "scatter": 48.0, "barrier": None}
+    assert sizes == whole
     assert "execution-trace" in [each["kind"] for each in found["inputs"]]
+    other.write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 100, "nodes": []}))
+    silent = write(tmp_path / "silent.json", [annotation("ProfilerStep#1", 1000, FULL_US), *OPERATOR])
+    assert run("diagnose", str(silent), str(other)).code == 0
     alone = run("diagnose", str(other)).refusal()
     assert "says what ran and not when" in alone
     other.write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "pid": 101, "nodes": nodes}))

@@ -16,6 +16,7 @@ from lockstep.simulate.parallel.expert import (
     Routing,
     assignments,
     balance_loss,
+    capacities,
     capacity,
     exchange,
     experts,
@@ -124,8 +125,8 @@ def test_uniform_routing_is_not_balanced() -> None:
 
 @pytest.mark.parametrize(("factor", "percent", "within"), [(1.0, 7.0, 0.3), (1.25, 0.71, 0.15), (1.5, 0.02, 0.03)])
 def test_drop_rates_of_uniform_routing(factor: float, percent: float, within: float) -> None:
-    """2048 tokens, 64 experts, top-1: expected share above the capacity."""
-    found = [experts(64, 1, 2048, 8, LINK, capacity_factor=factor, seed=s).dropped_frac for s in range(40)]
+    """2048 tokens of a rank, 64 experts, top-1: expected share above the capacity."""
+    found = [experts(64, 1, 2048, 1, LINK, capacity_factor=factor, seed=s).dropped_frac for s in range(40)]
     assert 100 * np.mean(found) == pytest.approx(percent, abs=within)
 
 
@@ -146,6 +147,24 @@ def test_tokens_beyond_the_capacity_are_dropped(
             expert = routing.choice[token, k]
             assert mask[token, k] == (taken[expert] < most)
             taken[expert] += 1
+
+
+@EXAMPLES
+@given(st.integers(1, 12), st.data(), st.integers(1, 7), st.integers(7, 60), st.floats(0, 2), st.floats(0.3, 2.0))
+def test_every_rank_drops_of_its_own_tokens(
+    number: int, data: st.DataObject, ranks: int, tokens: int, skew: float, factor: float
+) -> None:
+    """Rank by rank what a rank alone would drop; an expert takes what it takes of all of them."""
+    top_k = data.draw(st.integers(1, number))
+    routing = route(number, top_k, tokens, skew=skew)
+    most = capacities(tokens, top_k, number, factor, ranks)
+    alone = []
+    for choice in np.array_split(routing.choice, ranks):
+        limit = capacity(len(choice), top_k, number, factor)
+        alone.append(kept(Routing(number, choice, routing.probability), limit))
+    assert (kept(routing, most) == np.concatenate(alone)).all()
+    found = experts(number * ranks, 1, tokens, ranks, LINK, skew=skew, capacity_factor=factor)
+    assert found.capacity == capacities(tokens, 1, number * ranks, factor, ranks).sum()
 
 
 def test_the_balance_loss_is_one_at_balance_and_larger_elsewhere() -> None:

@@ -1,8 +1,8 @@
 """What of the experts' exchange hides, in cells of a pipeline or behind shared experts, and how groups shorten it."""
 
+import random
 from dataclasses import replace
 from itertools import combinations
-from math import comb
 from typing import Any
 
 import numpy as np
@@ -128,9 +128,10 @@ def test_another_micro_batch_hides_an_exchange_as_long_as_its_kernels_run() -> N
 def test_a_token_crosses_to_each_of_its_groups_once(dispatch_B: float | None, bytes_each: float) -> None:
     """Eight nodes with a group of experts each, four for a token: 7/8 of the nodes with one of its experts are others.
 
-    Eight experts of the 128 in four groups leave a group empty with a probability of C(96, 8) / C(128, 8).
+    It uses nearly all of its four groups, as these were chosen for their best experts.
     """
-    nodes = 4 * (1 - comb(96, 8) / comb(128, 8))
+    nodes = expected_units(Choices(256, 8, 8, 4), 8)
+    assert 3.95 < nodes < 4.0
     asked = job("deepseek-v3", dispatch_B=dispatch_B, overlap_ep="none")
     found = price_step(asked, CLUSTER, Layout(dp=128, ep=64).grid())
     link = CLUSTER.link_per_device(1)
@@ -177,25 +178,36 @@ LEVELS = [(4, 1e-6, 100e9, 0.0), (2, 5e-6, 10e9, 0.0)]
 """Four ranks in each of two nodes."""
 
 
-def chosen_by_hand(choices: Choices) -> list[tuple[int, ...]]:
-    """Every choice of experts that can come, as often as it is likely: sets of groups, then experts of these."""
-    size, found = choices.experts // choices.groups, []
-    for groups in combinations(range(choices.groups), choices.top_groups):
-        offered = [expert for expert in range(choices.experts) if expert // size in groups]
-        found += list(combinations(offered, choices.top_k))
-    return found
-
-
-@pytest.mark.parametrize("groups", [(1, 1), (2, 1), (4, 2), (4, 4), (6, 3), (12, 5)])
 @pytest.mark.parametrize("top_k", [1, 2, 3])
 @pytest.mark.parametrize("units", [1, 2, 3, 4, 6, 12])
-def test_the_expected_number_of_visited_units_matches_enumeration(
-    groups: tuple[int, int], top_k: int, units: int
-) -> None:
-    choices = Choices(12, top_k, *groups)
-    counts = [len({expert // (12 // units) for expert in chosen}) for chosen in chosen_by_hand(choices)]
+def test_the_expected_number_of_visited_units_matches_enumeration(top_k: int, units: int) -> None:
+    choices = Choices(12, top_k)
+    counts = [len({expert // (12 // units) for expert in chosen}) for chosen in combinations(range(12), top_k)]
     assert expected_units(choices, units) == pytest.approx(float(np.mean(counts)), rel=1e-12)
     assert choices.units_of[units] == expected_units(choices, units)
+    assert Choices(12, top_k, 4, 4).units_of[units] == expected_units(choices, units)
+
+
+def chosen_by_hand(choices: Choices, scores: list[float]) -> list[int]:
+    """The experts of a token: the groups whose best experts add up to most, then the best experts of these."""
+    size, best = choices.experts // choices.groups, max(1, choices.top_k // choices.top_groups)
+    runs = [range(first, first + size) for first in range(0, choices.experts, size)]
+    runs.sort(key=lambda run: -sum(sorted((scores[one] for one in run), reverse=True)[:best]))
+    offered = [expert for run in runs[: choices.top_groups] for expert in run]
+    return sorted(offered, key=lambda one: -scores[one])[: choices.top_k]
+
+
+@pytest.mark.parametrize("groups", [(2, 1), (4, 2), (6, 3), (12, 5), (3, 2)])
+@pytest.mark.parametrize("top_k", [1, 2, 3, 4])
+def test_groups_are_chosen_for_their_best_experts(groups: tuple[int, int], top_k: int) -> None:
+    """Counted over tokens of other scores than those that the law draws."""
+    choices, chance = Choices(12, top_k, *groups), random.Random(top_k)
+    chosen = [chosen_by_hand(choices, [chance.random() for _ in range(12)]) for _ in range(4000)]
+    for units in (2, 3, 4, 6, 12):
+        counts = [len({expert // (12 // units) for expert in one}) for one in chosen]
+        assert expected_units(choices, units) == pytest.approx(float(np.mean(counts)), rel=0.025)
+        assert choices.units_of[units] == expected_units(choices, units)
+    assert max(expected_units(choices, groups[0]), 1) <= min(groups[1], top_k)
 
 
 @pytest.mark.parametrize("choices", [Choices(16, 6, 8, 3), Choices(16, 6, 2, 1), Choices(16, 6)])

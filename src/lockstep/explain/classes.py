@@ -27,6 +27,7 @@ OPS = {
     "all-gather": "all_?gather|userbuffers_.*_gpu_.*_ag(?![a-z])",
     "all-to-all": "all_?to_?all|alltoall|dispatch|combine", "broadcast": "broadcast", "reduce": "reduce",
     "send": "send(?!_?recv)", "recv": "(?<!send)(?<!send_)recv", "send-recv": "send_?recv", "barrier": "barrier",
+    "gather": "gather", "scatter": "scatter",
 }  # fmt: skip
 """Collectives -> how kernels and records of parameters call them; the first that is found.
 

@@ -93,9 +93,9 @@ class RankTrace:
     graphs: bool = False
     """Whether kernels ran from CUDA graphs, which have no launches of their own."""
     pid: int | None = None
-    """The process of its exchanges by gloo, where it has some."""
+    """The process of its host."""
     recorded: Mapping[int, float] = field(default_factory=dict)
-    """When each of them starts, by the number of its record."""
+    """When each exchange by gloo starts, by the number of its record."""
     on_host: bool = False
     """Whether the operations are the host's own, as in a run on CPUs."""
 

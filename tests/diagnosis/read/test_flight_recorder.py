@@ -12,8 +12,9 @@ from lockstep.explain.read.flight_recorder import hangs
 
 def entry(number, op="all_reduce", size=1024, state="completed", group="0"):
     """One collective as PyTorch dumps it."""
+    title = "undefined" if int(group) else "default_pg"
     return {
-        "process_group": (group, "default_pg"), "collective_seq_id": number, "profiling_name": f"nccl:{op}",
+        "process_group": (group, title), "collective_seq_id": number, "profiling_name": f"nccl:{op}",
         "input_sizes": [[size]], "input_dtypes": ["Float"], "state": state, "is_p2p": False,
         "frames": [{"filename": "/x/torch/distributed/c10d.py", "line": 1, "name": "all_reduce"},
                    {"filename": "train.py", "line": 42, "name": "step"}],
@@ -84,3 +85,29 @@ def test_distant_sequence_numbers_take_no_extra_time(tmp_path):
     paths = [dump(tmp_path, rank, [entry(1), entry(10**15, state="started")]) for rank in (0, 1)]
     (found,) = hangs([one.read() for one in find(paths)])
     assert found.number == 10**15
+
+
+def gloo(folder, rank, entries, status):
+    """A file of one rank over gloo, which lists no ranks of groups and numbers its own groups."""
+    data = {"version": "2.10", "pg_config": {"": {"name": "", "desc": "", "ranks": "[]"}},
+            "pg_status": {str(one): {} for one in range(status)}, "entries": entries}  # fmt: skip
+    (path := folder / f"rank_{rank}").write_bytes(pickle.dumps(data))
+    return path
+
+
+def test_numbers_of_a_ranks_own_groups_are_not_their_names(tmp_path):
+    """The second group of rank 2 is the third of the others, to whose second one it does not belong."""
+    paths = [gloo(tmp_path, rank, [entry(1), entry(1, group="1"), entry(1, group="2")], 3) for rank in (0, 1)]
+    paths.append(gloo(tmp_path, 2, [entry(1), entry(1, group="2")], 2))
+    assert hangs([one.read() for one in find(paths)]) == []
+
+
+@pytest.mark.parametrize("calls", [[], None], ids=["none", "left out"])
+def test_a_rank_that_called_nothing_is_missing(calls, tmp_path):
+    """Of the default group, where it is not known which ranks belong to it; the dump is recognised without a call."""
+    paths = [gloo(tmp_path, rank, [entry(1, state="started")], 1) for rank in (0, 2)]
+    paths.append(gloo(tmp_path, 1, calls, 0))
+    if calls is None:
+        paths[-1].write_bytes(pickle.dumps({"version": "2.10", "pg_config": {}, "pg_status": {}}))
+    (found,) = hangs([one.read() for one in find(paths)])
+    assert (found.missing, found.waiting) == ((1,), (0, 2))

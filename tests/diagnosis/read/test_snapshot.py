@@ -136,3 +136,15 @@ def test_a_pickle_that_is_not_a_snapshot_is_refused(value, tmp_path):
     with pytest.raises(BadInput) as error:
         find([path])[0].read()
     assert error.value.where == str(path)
+
+
+def test_a_snapshot_of_a_profile_is_read():
+    """PyTorch makes one of torch.profiler: what is allocated stands in blocks alone, and file and name in one word."""
+    frames = [{"filename": "none", "line": 0, "name": name} for name in ("torch/optim/adam.py(21): step", "a.py(1): b")]
+    events = [{"action": "alloc", "addr": 7, "size": 300, "stream": 0, "frames": frames, "category": "unknown"}]
+    blocks = [{"size": 100, "state": "active_allocated"}, {"size": 50, "state": "inactive"},
+              {"size": 300, "state": "active_allocated"}]  # fmt: skip
+    segment = {"device": 0, "address": 0, "total_size": 450, "stream": 0, "blocks": blocks}
+    found = snapshot({"device_traces": [events], "segments": [segment]}, "here")
+    assert found.peak_B == found.at_dump_B == 400
+    assert found.by_category_B == {"optimizer": 300, "before recording": 100}

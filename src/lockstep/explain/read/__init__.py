@@ -18,6 +18,7 @@ from lockstep.base.errors import BadInput
 from lockstep.base.records import dataclass, field
 from lockstep.base.registry import Registry, import_all
 from lockstep.explain.read.file import Head, head
+from lockstep.explain.read.others import other
 
 TRACE, TABLE, LOG, MEMORY, LINKS, HANG, SHAPES = "trace", "table", "log", "memory", "links", "hang", "shapes"
 """What a kind gives: kernels of a rank, operations of all ranks, steps, a snapshot, collectives, who did not arrive,
@@ -67,10 +68,12 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def recognise(path: File) -> Known:
-    """The file with its kind. Raises BadInput for an empty one, and one of no kind known."""
+    """The file with its kind. Raises BadInput for an empty one and one of another kind."""
     begun = head(path)
     if not begun.text.strip():
         raise BadInput("is empty", str(path))
+    if what := other(begun):
+        raise BadInput(f"is {what}", str(path))
     for kind in kinds():
         if kind.recognise(begun):
             return Known(path, kind)

@@ -30,6 +30,8 @@ SCHEMA = re.compile(rb'"schema"\s*:\s*"[\d.]+-chakra')
 ELEMENT = re.compile(r"Tensor\(([^()]+)\)")
 GLOO = "gloo:"
 OPERATORS = "c10d::"
+LISTS = {"scatter": 1}
+"""Place of the argument that holds the whole, where it is not the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +52,18 @@ def read_execution_trace(path: File) -> Shapes:
                 if key == "pid":
                     pid = int(value)
                 elif key == "nodes" and (name := str(value["name"])).startswith((GLOO, OPERATORS)):
-                    record, size_B = _record(value, name.startswith(OPERATORS))
+                    record, size_B = _record(value, LISTS.get(op_of(name), 0) if name.startswith(OPERATORS) else None)
                     (found if name.startswith(GLOO) else callers)[record] = op_of(name), size_B
             except (KeyError, TypeError, ValueError, IndexError, StopIteration, OverflowError, RecursionError) as error:
                 raise BadInput(f"one of its nodes is damaged: {error}", str(path)) from None
     return Shapes(str(path), pid, dict(_whole(found, callers)))
 
 
-def _record(node: Json, first: bool) -> tuple[int, float]:
-    """(number of its record, bytes of its tensors, or of its first argument alone)."""
+def _record(node: Json, only: int | None) -> tuple[int, float]:
+    """(number of its record, bytes of its tensors, or of one argument alone)."""
     number = next(one["value"] for one in node["attrs"] if one["name"] == "rf_id")
     pairs = list(zip(node["inputs"]["shapes"], map(str, node["inputs"]["types"]), strict=True))
-    return int(number), sum(_size_B(*one) for one in (pairs[:1] if first else pairs))
+    return int(number), sum(_size_B(*one) for one in (pairs if only is None else pairs[only : only + 1]))
 
 
 def _whole(
@@ -75,7 +77,7 @@ def _whole(
             last[op] = size_B
         else:
             op, size_B = found[record]
-            yield record, size_B if op in WHOLE_INPUT else last.get(op, 0.0)
+            yield record, 0.0 if op == "barrier" else size_B if op in WHOLE_INPUT else last.get(op, 0.0)
 
 
 def _size_B(shape: Sequence[object], kind: str) -> float:
@@ -103,7 +105,8 @@ def with_shapes(traces: Sequence[RankTrace], shapes: Sequence[Shapes]) -> list[R
     """
     found = list(traces)
     for one in shapes:
-        place = next((i for i, trace in enumerate(found) if trace.pid == one.pid and trace.recorded), None)
+        same = [i for i, trace in enumerate(found) if trace.pid == one.pid and (trace.recorded or not one.size_B)]
+        place = same[0] if same else None
         if place is None:
             raise BadInput(
                 "is an execution trace (Chakra), which says what ran and not when; give the trace of torch.profiler of "

@@ -4,7 +4,7 @@ collectives and how far each came.
 Source: pytorch/pytorch, torch/csrc/distributed/c10d/FlightRecorder.hpp (keys), tools/flight_recorder (how ranks are
 compared). The rank is not in the file: dumps are named by it, so it is taken from the end of the name. gloo says of no
 collective that it has started or ended: one that its work was retired from has ended. Nor does it list the ranks of a
-group: they are those whose dump names it.
+group: they are those whose dump names it, and for the default group all. A rank that has called nothing dumps no calls.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ from lockstep.explain.read.pickles import is_pickle, read_plain
 
 SCHEDULED, STARTED, COMPLETED = STATES = ("scheduled", "started", "completed")
 PACKAGES = ("torch/", "site-packages/", "dist-packages/")
+DEFAULT = "default_pg"
+"""The description of the group of all ranks."""
+WORDS = (b"collective_seq_id", b"profiling_name"), (b"pg_config", b"pg_status")
+"""In a dump with calls, and in any of newer releases."""
 MOST_B = 1 << 30
 MOST_RANKS = 10_000_000
 
@@ -116,8 +120,13 @@ def _recorded(path: File, data: Any) -> Recorded:
         listed = json.loads(ranks) if isinstance(ranks, str) and ranks else ranks
         groups[str(config.get("name", name))] = tuple(int(one) for one in listed)
         titles[str(config.get("name", name))] = str(config.get("desc", ""))
-    calls = tuple(_call(one) for one in data["entries"] if not one.get("is_p2p"))
-    joined = frozenset((*(call.group for call in calls), *map(str, data.get("pg_status") or ())))
+    entries = data.get("entries", ()) if "pg_status" in data else data["entries"]
+    for one in entries:
+        if isinstance(group := one["process_group"], list | tuple):
+            titles.setdefault(_group(one), str(group[1]))
+    calls = tuple(_call(one) for one in entries if not one.get("is_p2p"))
+    # The groups of `pg_status` are numbered by every process for itself: these numbers are not their names.
+    joined = frozenset(_group(one) for one in entries)
     return Recorded(str(path), _rank(path, data), calls, groups, titles, joined)
 
 
@@ -132,8 +141,7 @@ def _rank(path: File, data: Any) -> int:
     return int(rank)
 
 
-def _call(one: Mapping[str, Any]) -> Call:
-    group = one["process_group"]
+def _call(one: Json) -> Call:
     frames: Sequence[Mapping[str, Any]] = one.get("frames") or ()
     # The program's own line: outside of installed packages, else outside of torch, as where it is installed itself.
     own = next((frame for away in (PACKAGES, PACKAGES[:1]) for frame in frames if not _in(frame, away)), None)
@@ -144,7 +152,7 @@ def _call(one: Mapping[str, Any]) -> Call:
         state = COMPLETED
     duration_ms = one.get("duration_ms")
     return Call(
-        group=str(group[0] if isinstance(group, list | tuple) else group),
+        group=_group(one),
         number=int(one["collective_seq_id"]),
         op=str(one["profiling_name"]).removeprefix(f"{library}:"),
         sizes=tuple(tuple(int(side) for side in size) for size in one.get("input_sizes", ())),
@@ -153,6 +161,12 @@ def _call(one: Mapping[str, Any]) -> Call:
         duration_s=None if duration_ms is None else float(duration_ms) / 1e3,
         frame="" if own is None else f"{own.get('filename')}:{own.get('line')} {own.get('name')}",
     )
+
+
+def _group(one: Json) -> str:
+    """The name of a call's group."""
+    group = one["process_group"]
+    return str(group[0] if isinstance(group, list | tuple) else group)
 
 
 def _in(frame: Mapping[str, Any], folders: Sequence[str]) -> bool:
@@ -175,7 +189,8 @@ def hangs(dumps: Sequence[Recorded]) -> list[Hang]:
 
 
 def _hang(group: str, dumps: Mapping[int, Recorded]) -> Hang | None:
-    joined = tuple(rank for rank, dump in sorted(dumps.items()) if group in dump.joined)
+    whole = any(dump.titles.get(group) == DEFAULT for dump in dumps.values())
+    joined = tuple(rank for rank, dump in sorted(dumps.items()) if whole or group in dump.joined)
     members = next((dump.groups[group] for dump in dumps.values() if dump.groups.get(group)), joined)
     seen = [rank for rank in members if rank in dumps]
     calls = {rank: {call.number: call for call in dumps[rank].calls if call.group == group} for rank in seen}
@@ -203,9 +218,8 @@ def _differs(call: Call, op: str, sizes: tuple[tuple[int, ...], ...]) -> bool:
 
 
 def _recognise(begun: Head) -> bool:
-    words = b"collective_seq_id", b"profiling_name"
     like = is_pickle(begun) or begun.data.lstrip()[:1] == b"{"
-    return like and all(word in begun.data for word in words)
+    return like and any(all(word in begun.data for word in words) for words in WORDS)
 
 
 KIND = register(Kind("flight-recorder", "a dump of PyTorch's flight recorder", HANG, _recognise, read, 2))

@@ -181,7 +181,6 @@ def _keep_exchange(kept: Columns, event: Json, args: Json) -> None:
         kept.exchanged_B[len(kept.marks)] = size_B
     if record := int(args.get("Record function id") or 0):
         kept.exchanges[len(kept.marks)] = record
-        kept.pid = int(event["pid"])
 
 
 def _span(event: Json) -> tuple[float, float]:
@@ -195,6 +194,8 @@ def _span(event: Json) -> tuple[float, float]:
 
 
 def _thread(kept: Columns, event: Json) -> int:
+    if kept.pid is None and isinstance(pid := event.get("pid"), int):
+        kept.pid = pid
     return kept.threads.setdefault(f"{event.get('pid')}/{event.get('tid')}", len(kept.threads))
 
 

@@ -15,6 +15,7 @@ Source: pytorch/pytorch, torch/csrc/cuda/memory_snapshot.cpp; the PyTorch memory
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -33,6 +34,8 @@ OPTIMIZER, BACKWARD, FORWARD, NOWHERE = "optimizer", "backward", "forward", ""
 STEPS = ("step", "_step", "_single_tensor", "_multi_tensor", "_fused")
 """Beginnings of functions of an optimizer."""
 ENGINE = ("autograd::Engine", "_engine_run_backward", "Engine::evaluate_function", "Engine::thread_main")
+JOINED = re.compile(r"(.*)\(\d+\): (.*)")
+"""File and name of a frame, as PyTorch writes them in snapshots that it makes of a profile."""
 BEFORE, UNKNOWN = "before recording", "no frames"
 CATEGORIES = ("optimizer", "gradients", "activations", "buffers", BEFORE, UNKNOWN)
 
@@ -73,6 +76,8 @@ class _Block:
 def read(path: File) -> Snapshot:
     """What a snapshot says. Raises BadInput."""
     data = read_plain(path)
+    if not isinstance(data, dict) or "device_traces" not in data:
+        raise BadInput("is a pickle, and neither a memory snapshot nor a flight recorder dump of PyTorch", str(path))
     try:
         return snapshot(data, str(path))
     except BadInput:
@@ -90,7 +95,7 @@ def snapshot(data: Any, where: str) -> Snapshot:
     if not events:
         raise BadInput("holds no events; record with torch.cuda.memory._record_memory_history()", where)
     segments = [one for one in data["segments"] if one.get("device", device) == device]
-    at_dump_B = sum(int(one["allocated_size"]) for one in segments)
+    at_dump_B = sum(map(_allocated_B, segments))
     before_B = at_dump_B - _net_B(events)
     if before_B < 0:
         raise BadInput(f"frees {format_size(-before_B)} more than it holds; is it cut off?", where)
@@ -107,6 +112,13 @@ def snapshot(data: Any, where: str) -> Snapshot:
         events=len(events),
         out_of_memory=sum(one["action"] == "oom" for one in events),
     )
+
+
+def _allocated_B(segment: Json) -> int:
+    """Of a segment at the dump; what PyTorch makes of a profile (`_profile_to_snapshot`) has it in blocks alone."""
+    if (said := segment.get("allocated_size")) is not None:
+        return int(said)
+    return sum(int(one["size"]) for one in segment["blocks"] if one["state"] == "active_allocated")
 
 
 def _change_B(event: Mapping[str, Any]) -> int:
@@ -172,6 +184,8 @@ def _phase(frames: Sequence[Mapping[str, Any]]) -> str:
     named = False
     for frame, caller in pairwise((*frames, {})):
         name, file = str(frame.get("name", "")), str(frame.get("filename", ""))
+        if file == "none" and (joined := JOINED.match(name)):
+            file, name = joined.groups()
         named = True
         if any(word in name for word in ENGINE) or (name == "backward" and file.endswith(".py")):
             return BACKWARD

@@ -21,7 +21,7 @@ _ROUTER = "Router"
 
 
 SKEW = Option("Z", "Zipf exponent of the experts' popularity.", panel=_ROUTER, default="0")
-CAPACITY_FACTOR = Option("C", "Capacity of an expert, as a multiple of the mean load.", default="drops nothing")
+CAPACITY_FACTOR = Option("C", "Capacity of an expert over the mean load of a rank's tokens.", default="drops nothing")
 TEMPERATURE = Option("T", "Router temperature; above 1 it flattens the popularity.", panel=_ROUTER, default="1")
 NOISE = Option("G", "Scale of the Gumbel noise; at 0 all tokens are routed alike.", panel=_ROUTER, default="1")
 PLACEMENT = Option("P", "Placement of experts on ranks: contiguous, round-robin or balanced.", default="contiguous")

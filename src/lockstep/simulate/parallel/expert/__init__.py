@@ -1,6 +1,7 @@
 """Mixture of experts: routing with skew, capacity and drops, balancing loss, placement, uneven all-to-all."""
 
 from lockstep.simulate.parallel.expert import exchange as exchange
+from lockstep.simulate.parallel.expert.capacity import capacities as capacities
 from lockstep.simulate.parallel.expert.capacity import capacity as capacity
 from lockstep.simulate.parallel.expert.capacity import kept as kept
 from lockstep.simulate.parallel.expert.loss import balance_loss as balance_loss

@@ -23,7 +23,7 @@ from lockstep.base.types.shown import Shown
 from lockstep.base.units import format_bandwidth, format_size, format_time
 from lockstep.simulate.collectives import LinkLike, get
 from lockstep.simulate.parallel.expert import exchange
-from lockstep.simulate.parallel.expert.capacity import capacity, kept
+from lockstep.simulate.parallel.expert.capacity import capacities, kept, shares
 from lockstep.simulate.parallel.expert.loss import balance_loss
 from lockstep.simulate.parallel.expert.placement import place
 from lockstep.simulate.parallel.expert.routing import route
@@ -58,6 +58,7 @@ class MoeLayer(Shown):
     rank_load: Load
     """After drops and placement."""
     capacity: int | None
+    """Assignments that one expert takes, of all ranks together."""
     dropped: int
     dropped_frac: float
     balance_loss: float
@@ -108,14 +109,14 @@ def experts(
     """Routes `tokens` (of all ranks together) and prices the exchange.
 
     `link` joins the ranks, or those of one node of `node_ranks` when `outer` joins the nodes. `capacity_factor` None
-    drops nothing. Raises BadInput, UnknownName.
+    drops nothing; else every rank drops of its own tokens. Raises BadInput, UnknownName.
     """
     if shared < 0 or not 0 <= token_B < np.inf:
         raise BadInput(f"shared experts ({shared}) and bytes per token ({token_B}) cannot be negative", "shared")
     if tokens < ranks:
         raise BadInput(f"{tokens} tokens on {ranks} ranks; every rank needs at least one", "tokens")
     routing = route(experts, top_k, tokens, skew=skew, temperature=temperature, noise=noise, seed=seed)
-    most = None if capacity_factor is None else capacity(tokens, top_k, experts, capacity_factor)
+    most = None if capacity_factor is None else capacities(tokens, top_k, experts, capacity_factor, ranks)
     mask = kept(routing, most)
     owner = place(placement, routing.load, ranks)
     assigned = assignments(owner[routing.choice], mask, ranks)
@@ -137,7 +138,7 @@ def experts(
         ranks=ranks,
         load=Load.of(routing.load),
         rank_load=Load.of(assigned.sum(axis=0)),
-        capacity=most,
+        capacity=None if most is None else int(most.sum()),
         dropped=dropped,
         dropped_frac=dropped / mask.size,
         balance_loss=balance_loss(routing),
@@ -173,9 +174,8 @@ def _told(link: LinkLike) -> str:
 
 
 def assignments(owner: Array, mask: Array, ranks: int) -> Array:
-    """Assignments [from rank, to rank]; tokens lie on the ranks in equal runs, the first ones larger by one."""
-    tokens = len(owner)
-    home = np.repeat(np.arange(ranks), [tokens // ranks + (i < tokens % ranks) for i in range(ranks)])
+    """Assignments [from rank, to rank]."""
+    home = np.repeat(np.arange(ranks), shares(len(owner), ranks))
     pair = np.repeat(home[:, np.newaxis], owner.shape[1], axis=1) * ranks + owner
     return np.bincount(pair[mask], minlength=ranks**2).reshape(ranks, ranks)
 
