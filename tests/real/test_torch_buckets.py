@@ -84,11 +84,9 @@ def test_buckets_of_a_reducer(asked: Asker) -> None:
     with asked("torch", "buckets that DistributedDataParallel sums, in order, first and later") as answers:
         for ranks in (2, 3, 8):
             with ranks_of(16, backend="reducing"):
-                group = dist.new_group(sorted(Random(ranks).sample(range(1, 16), ranks - 1) + [0]))
+                group = dist.new_group(sorted([0, *Random(ranks).sample(range(1, 16), ranks - 1)]))
                 for seed in share(range(80), 4, begin=ranks):
-                    ours, theirs = (
-                        summed(one, seed, group) for one in (CapturedDataParallel, DistributedDataParallel)
-                    )
+                    ours, theirs = (summed(one, seed, group) for one in (CapturedDataParallel, DistributedDataParallel))
                     answers.compare(f"seed {seed}: {drawn(seed)[2]}", ours, theirs)
 
 
