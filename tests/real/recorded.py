@@ -59,7 +59,8 @@ class Collectives(TorchDispatchMode):
         given = function(*args, **(kwargs or {}))
         space, name = function.namespace, function._opname
         if space in ("c10d", "_c10d_functional", "_c10d_functional_autograd") and name in NAMES:
-            self.sent.append(Sent(NAMES[name], _ranks(args), max(size_B(args[0]), size_B(given)), self.phase))
+            largest_B = max(size_B(one) for one in (*args, given))
+            self.sent.append(Sent(NAMES[name], _ranks(args), largest_B, self.phase))
         return given
 
 
