@@ -126,13 +126,17 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 def priced_B(shape: Shape, layout: Layout, part: str, **words: Any) -> Counter[str]:
-    """Bytes of a step's collectives of one part (dp, tp, cp), by collective, as a trace of the estimate has them."""
+    """Bytes of a step's collectives of one part (dp, tp, cp) by collective."""
     recipe = recipe_by(words.pop("stack", "torchtitan"), seq=shape.seq * layout.cp, **words)
-    job = Job(shape.described, recipe, layout.world)
+    return traffic_B(Job(shape.described, recipe, layout.world), layout, part)
+
+
+def traffic_B(job: Job, layout: Layout, part: str) -> Counter[str]:
+    """The same of any job, as a trace of the estimate has them."""
     program = step_program(job, cluster("dgx-h100", gpus=job.devices), layout)
     found: Counter[str] = Counter()
     for at in range(len(program)):
         one = program[at]
         if program.kind[at] in (Kind.COLLECTIVE, Kind.SEND) and one.label.startswith(f"{part} "):
-            found[one.label.split()[1]] += round(one.size_B)
-    return +found
+            found[one.label.split()[1]] += one.size_B
+    return Counter({op: round(size_B) for op, size_B in found.items() if round(size_B)})
