@@ -28,7 +28,8 @@ def auto_limits(width: int) -> str:
 SAMPLES = Path(__file__).parent / "imports_samples"
 DEVICES = 8
 FLASH = {"attention_kernel": "flash2"}
-HF, HF5, DS = {"stack": "hf-trainer"}, {"stack": "hf-trainer-5"}, {"stack": "deepspeed"}
+HF, HF5 = {"stack": "hf-trainer"}, {"stack": "hf-trainer-5"}
+DS = {"stack": "deepspeed", "gradient_bytes": 2}
 FULL = {"recompute": "full"}
 MEGATRON = {"stack": "megatron-te", "dtype": "bf16", "optimizer": "adamw", "cross_entropy": "fused", "overlap": False}
 EVERY = "targets=all-linear"

@@ -126,7 +126,7 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 def priced_B(shape: Shape, layout: Layout, part: str, **words: Any) -> Counter[str]:
-    """Bytes of a step's collectives of one part (dp, tp, cp) by collective."""
+    """Bytes of a step's collectives of some groups (`dp copies`, `tp`) by collective."""
     recipe = recipe_by(words.pop("stack", "torchtitan"), seq=shape.seq * layout.cp, **words)
     return traffic_B(Job(shape.described, recipe, layout.world), layout, part)
 
@@ -137,6 +137,6 @@ def traffic_B(job: Job, layout: Layout, part: str) -> Counter[str]:
     found: Counter[str] = Counter()
     for at in range(len(program)):
         one = program[at]
-        if program.kind[at] in (Kind.COLLECTIVE, Kind.SEND) and one.label.startswith(f"{part} "):
+        if program.kind[at] in (Kind.COLLECTIVE, Kind.SEND) and one.label.split()[0] in part.split():
             found[one.label.split()[1]] += one.size_B
     return Counter({op: round(size_B) for op, size_B in found.items() if round(size_B)})

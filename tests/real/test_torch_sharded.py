@@ -86,7 +86,10 @@ def test_a_step_of_fully_shard(asked: Asker) -> None:
             for one in sent:
                 theirs[one.op] += one.size_B
             words = {"reduce_B": 4.0 if case.wide else 2.0, "reshard": bool(case.reshard), "batch": case.batch}
-            ours = priced_B(case.shape, case.layout, "dp", **words)
+            ours = priced_B(case.shape, case.layout, "dp copies", **words)
             answers.compare(f"{case}", dict(ours), dict(theirs))
-            groups = {one.ranks for one in sent if one.op != "all-reduce"}
-            answers.compare(f"{case}: ranks", {tuple(process_groups(case.layout, "shard")[0])}, groups)
+            groups = {name: {tuple(process_groups(case.layout, name)[0])} for name in ("shard", "copies")}
+            found = {"shard": set(), "copies": set() if case.copies > 1 else groups["copies"]}
+            for one in sent:
+                found["copies" if one.op == "all-reduce" else "shard"].add(one.ranks)
+            answers.compare(f"{case}: ranks", groups, found)
