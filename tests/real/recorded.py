@@ -45,6 +45,8 @@ class Sent:
     ranks: tuple[int, ...]
     size_B: int
     phase: str = ""
+    dims: int = 0
+    """Of the tensor, where that is known."""
 
 
 class Collectives(TorchDispatchMode):
@@ -107,14 +109,16 @@ class Done(dist._Work):
         return future
 
 
-class Reducing(dist.ProcessGroup):
-    """A group for the reducer of DistributedDataParallel, in C++, which needs a collective to give its tensors."""
+class Alike(dist.ProcessGroup):
+    """A group in Python, for software that needs what collectives give: all its ranks have what this one has."""
 
-    sent: list[Sent]
+    phase = "forward"
+    """Of what is sent now, in any group."""
 
     def __init__(self, rank: int, ranks: int) -> None:
         super().__init__(rank, ranks)
-        self.place, self.ranks, self.sent = rank, ranks, []
+        self.place, self.ranks = rank, ranks
+        self.sent: list[Sent] = []
 
     def rank(self) -> int:
         """This process's place."""
@@ -126,24 +130,61 @@ class Reducing(dist.ProcessGroup):
 
     def getBackendName(self) -> str:
         """Its name."""
-        return "reducing"
+        return "alike"
+
+    def note(self, op: str, tensors: Any, given: Any) -> Done:
+        """Records a collective of so large a buffer."""
+        self.sent.append(
+            Sent(
+                op,
+                tuple(dist.get_process_group_ranks(self)),
+                size_B(tensors),
+                Alike.phase,
+                tree_leaves(tensors)[0].dim(),
+            )
+        )
+        return Done(given)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Done:
-        """Is recorded."""
-        kind = "used" if tensors[0].dtype == torch.int32 else "all-reduce"
-        self.sent.append(Sent(kind, tuple(dist.get_process_group_ranks(self)), size_B(tensors)))
-        return Done(tensors)
+        """Leaves what is there."""
+        return self.note("used" if tensors[0].dtype == torch.int32 else "all-reduce", tensors, tensors)
 
     def broadcast(self, tensors: Any, opts: Any = None) -> Done:
-        """Of buffers and of what ranks tell one another: not asked for here."""
+        """Of what ranks tell one another: not asked for here."""
         return Done(tensors)
 
+    def barrier(self, opts: Any = None) -> Done:
+        """Nobody is late."""
+        return Done([])
+
     def allgather(self, given: Any, tensors: Any, opts: Any = None) -> Done:
-        """All ranks have the same."""
+        """Copies."""
         for places, one in zip(given, tensors, strict=True):
             for place in places:
                 place.copy_(one)
-        return Done(given)
+        return self.note("all-gather", given, given)
+
+    def _allgather_base(self, given: Any, tensor: Any, opts: Any = None) -> Done:
+        given.view(self.ranks, -1).copy_(tensor.reshape(1, -1).expand(self.ranks, -1))
+        return self.note("all-gather", given, [given])
+
+    def _reduce_scatter_base(self, given: Any, tensor: Any, opts: Any = None) -> Done:
+        given.view(-1).copy_(tensor.reshape(self.ranks, -1)[self.place])
+        return self.note("reduce-scatter", tensor, [given])
+
+    def reduce_scatter(self, given: Any, tensors: Any, opts: Any = None) -> Done:
+        """Leaves this rank its part."""
+        for place, several in zip(given, tensors, strict=True):
+            place.copy_(several[self.place])
+        return self.note("reduce-scatter", tensors, given)
+
+    def alltoall_base(self, given: Any, tensor: Any, *_: Any) -> Done:
+        """Rows of others are zeros."""
+        given.zero_()
+        return self.note("all-to-all", tensor, [given])
+
+    all_gather_single, reduce_scatter_single = _allgather_base, _reduce_scatter_base
+    all_to_all_single = alltoall_base
 
 
-dist.Backend.register_backend("reducing", lambda _, rank, ranks, __: Reducing(rank, ranks), devices=["cpu"])
+dist.Backend.register_backend("alike", lambda _, rank, ranks, __: Alike(rank, ranks), devices=["cpu"])

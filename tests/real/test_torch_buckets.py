@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from agreement import Asker
-from recorded import Reducing, ranks_of
+from recorded import Alike, ranks_of
 from torch.nn.parallel import DistributedDataParallel
 
 from effort import share
@@ -64,7 +64,7 @@ def drawn(seed: int) -> tuple[list[Any], list[int], dict[str, Any]]:
     return parameters, order, words
 
 
-def summed(wrapper: Any, seed: int, group: Reducing) -> tuple[Any, Any]:
+def summed(wrapper: Any, seed: int, group: Alike) -> tuple[Any, Any]:
     """(bytes of the first step's buckets, what the last of several steps sums, in order) by a wrapper."""
     parameters, order, words = drawn(seed)
     net, steps = wrapper(Net(parameters, order), process_group=group, **words), []
@@ -83,7 +83,7 @@ def test_buckets_of_a_reducer(asked: Asker) -> None:
     """Sizes, order, groups and formats."""
     with asked("torch", "buckets that DistributedDataParallel sums, in order, first and later") as answers:
         for ranks in (2, 3, 8):
-            with ranks_of(16, backend="reducing"):
+            with ranks_of(16, backend="alike"):
                 group = dist.new_group(sorted([0, *Random(ranks).sample(range(1, 16), ranks - 1)]))
                 for seed in share(range(80), 4, begin=ranks):
                     ours, theirs = (summed(one, seed, group) for one in (CapturedDataParallel, DistributedDataParallel))
@@ -92,7 +92,7 @@ def test_buckets_of_a_reducer(asked: Asker) -> None:
 
 def test_buckets_of_overlap(asked: Asker) -> None:
     """The rule by which `overlap` cuts layers, where the size is written out, as it is asked for there."""
-    with asked("torch", "buckets of equal rule: bucket_cap_mb written out") as answers, ranks_of(4, backend="reducing"):
+    with asked("torch", "buckets of equal rule: bucket_cap_mb written out") as answers, ranks_of(4, backend="alike"):
         group = dist.group.WORLD
         for seed in share(range(60), 4):
             random = Random(seed)
