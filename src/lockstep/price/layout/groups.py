@@ -39,8 +39,8 @@ def process_groups(layout: Layout, group: str) -> list[list[int]]:
     """All process groups of one kind, each as the sorted ranks in it, in order of their first rank.
 
     `data` holds the ranks that share dense parameters (dp and cp together), `expert_data` those that share an
-    expert, `etp` those that cut one, `shard` the sharing ranks of HSDP, `copies` those with the same shard. Raises UnknownName
-    otherwise.
+    expert, `etp` those that cut one, `shard` the sharing ranks of HSDP, `copies` those with the same shard. Raises
+    UnknownName otherwise.
     """
     if group not in GROUPS:
         raise UnknownName("process group", group, GROUPS)

@@ -89,7 +89,7 @@ class Around:
 
     @property
     def once(self) -> tuple[Flow, ...]:
-        """What is reduced once per step: gradients among all ranks or those of a shard group, and across such groups."""
+        """What is reduced once per step: gradients among all ranks or in shard groups, and across such groups."""
         moved, sharing = self.moved, self.sharing
         sharded_s = np.where(sharing.scatters, 0.0, moved.scatter_s)
         seconds = np.where(sharing.sharded, sharded_s, moved.reduce_s * (self.local_steps == 1))
