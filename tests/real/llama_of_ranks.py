@@ -1,4 +1,4 @@
-"""A small decoder in PyTorch's own modules, as real software divides it among ranks, and the same as Lockstep has it."""
+"""A small decoder in PyTorch's own modules, which real software divides among ranks, and the same in Lockstep."""
 
 from __future__ import annotations
 

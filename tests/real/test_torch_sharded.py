@@ -1,5 +1,5 @@
-"""FSDP2 itself is asked what it gathers and reduces in a step, in which groups, on ranks without other ranks; Lockstep's
-answer are the collectives of a step's trace.
+"""FSDP2 itself is asked what it gathers and reduces in a step, in which groups, on ranks without other ranks;
+Lockstep's answer are the collectives of a step's trace.
 """
 
 from __future__ import annotations

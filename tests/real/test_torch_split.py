@@ -1,5 +1,5 @@
-"""DTensor itself is asked what layers send that `parallelize_module` splits among tensor-parallel ranks, with and without
-sequence parallelism, with full recomputation and with none; Lockstep's answer is the traffic of a step's trace.
+"""DTensor itself is asked what layers send that `parallelize_module` splits among tensor-parallel ranks, with and
+without sequence parallelism and recomputation; Lockstep's answer is the traffic of a step's trace.
 """
 
 from __future__ import annotations

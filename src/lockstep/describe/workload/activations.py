@@ -28,7 +28,7 @@ import numpy as np
 
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload.adapters import ROWS, Adapters
-from lockstep.describe.workload.architecture import Attention, Experts, Transformer
+from lockstep.describe.workload.architecture import Experts, Transformer
 from lockstep.describe.workload.graph import layer_operations
 from lockstep.describe.workload.kind import DENSE, LayerKind
 from lockstep.describe.workload.logits import KeptTensor, logits

@@ -19,8 +19,9 @@ Once per step means beside the last backward pass, and for parameters beside the
 stages, gradients of all stages of ZeRO are reduced once per step, as no software that has both does otherwise; torch
 and DeepSpeed then begin when all passes have ended. `sync` says it for other layouts: `step` is FSDP2 with gradient
 sync off until the last micro-batch, which keeps gradients whole, and parameters gathered for a forward pass too.
-With copies of shards (HSDP) FSDP2 sums them
-after every backward pass too (set_requires_all_reduce, which torchtitan leaves on), others once per step. `reshard` false keeps the parameters that a forward pass gathered until its backward pass.
+With copies of shards (HSDP) FSDP2 sums them after every backward pass too (set_requires_all_reduce, which torchtitan
+leaves on), others once per step. `reshard` false keeps the parameters that a forward pass gathered until its backward
+pass.
 
 Sources: Megatron Core 0.15, core/optimizer/distrib_optimizer.py and core/distributed/fsdp (grad_reduce_every_bprop);
 PyTorch 2.9, torch/distributed/fsdp/_fully_shard/_fully_shard.py (set_requires_gradient_sync, reshard_after_forward) and
