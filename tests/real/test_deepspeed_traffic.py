@@ -1,5 +1,5 @@
-"""DeepSpeed's engine trains small models of transformers on ranks without other ranks, and is asked what a step sends, by
-its own JSON; Lockstep reads the same JSON, and its answer are the collectives of a step's trace.
+"""DeepSpeed's engine trains small models of transformers on ranks without other ranks, and is asked what a step sends,
+by its own JSON; Lockstep reads the same JSON, and its answer are the collectives of a step's trace.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Megatron Core's own layers run on a CPU, split among ranks without other ranks, and are asked what they send: column and
-row parallel products of attention and block, and the dispatcher of experts; Lockstep's answer is what it prices for them.
+"""Megatron Core's own layers run on a CPU, split among ranks without other ranks, and are asked what they send: column
+and row parallel products of attention and block, and the dispatcher of experts; Lockstep's answer is what it prices.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""PyTorch's context parallelism is asked what one layer's attention sends, in a ring and by gathers, forward and backward,
-on tensors without storage; Lockstep's answer is the traffic that it prices for the layer.
+"""PyTorch's context parallelism is asked what one layer's attention sends, in a ring and by gathers, forward and
+backward, on tensors without storage; Lockstep's answer is the traffic that it prices for the layer.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from recipes import recipe_by
 pytestmark = pytest.mark.filterwarnings("ignore")
 STEP = "all-to-all"
 """A step of PyTorch's ring: every rank has something for the next one alone."""
-WIDE = "PyTorch's ring sends gradients of keys and values in fp32, and once more than Lockstep, as they end where they began"
-KEPT = "attention of PyTorch's gathers keeps the keys and values of all ranks; Lockstep gathers them again, as Megatron does"
+WIDE = "PyTorch's ring sends gradients of keys and values in fp32, and as often as there are ranks, Lockstep once less"
+KEPT = (
+    "behind PyTorch's gather the keys and values of all ranks are kept; Lockstep gathers them again, as Megatron does"
+)
 
 
 def drawn(seed: int) -> tuple[Transformer, int, int, int, str]:

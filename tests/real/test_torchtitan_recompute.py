@@ -1,5 +1,5 @@
-"""torchtitan's own policies of recomputation wrap small layers, and torch is asked what is computed again and what waits
-for the backward pass; Lockstep's answer is what it prices and keeps of the same layer.
+"""torchtitan's own policies of recomputation wrap small layers, and torch is asked what is computed again and what
+waits for the backward pass; Lockstep's answer is what it prices and keeps of the same layer.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.utils._pytree import tree_leaves, tree_map
 
+from lockstep.base.types.plain import Json
+
 MIB = 1 << 20
 FIRST_B, USUAL_B = MIB, 25 * MIB
 
@@ -58,7 +60,7 @@ class Bucket:
         return cls(flat, {one: part.view(one.shape) for one, part in parts})
 
 
-def limits_of(words: dict[str, Any]) -> list[int]:
+def limits_of(words: Json) -> list[int]:
     """Bytes at which the first bucket of a format is full, the second, and so on; the last is for all that follow."""
     if several := words.get("bucket_cap_mb_list"):
         return [int(one * MIB) for one in several]
@@ -87,7 +89,7 @@ def in_reverse(parameters: Sequence[torch.nn.Parameter], limits: Sequence[int]) 
     return sorted(found, key=lambda bucket: min(places[id(one)] for one in bucket), reverse=True)
 
 
-def used_in(given: Any) -> set[torch.nn.Parameter]:
+def used_in(given: object) -> set[torch.nn.Parameter]:
     """The parameters that decide a forward pass's result."""
     found: set[torch.nn.Parameter] = set()
     waits = [one.grad_fn for one in tree_leaves(given) if isinstance(one, torch.Tensor) and one.grad_fn is not None]
