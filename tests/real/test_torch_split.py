@@ -72,7 +72,7 @@ def sent(shape: Shape, layers: int, ranks: int, sequences: bool, joined: bool, a
 def test_a_layer_that_is_split(asked: Asker) -> None:
     """In fp32 throughout."""
     with asked("torch", "bytes of a layer split by parallelize_module, by sequences too, and its ranks") as answers:
-        for seed in share(range(100), 10):
+        for seed in share(range(100), 20):
             random = Random(seed)
             ranks, sequences, again = random.choice([2, 4, 8]), random.random() < 0.6, random.random() < 0.4
             joined = sequences or random.random() < 0.6
