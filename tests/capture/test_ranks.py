@@ -360,20 +360,6 @@ def test_what_the_engine_of_deepspeed_does_after_a_pass_and_around_an_update_is_
     assert {one.phase for one in found.operations if one.flops} == {"forward", "backward"}
 
 
-def test_buckets_are_those_of_the_reducer() -> None:
-    """PyTorch has the assignment as a function of its own."""
-    from lockstep.run.capture.libraries.data_parallel import FIRST_B, buckets_of
-
-    sizes = [10, 300_000, 40, 7_000_000, 12, 3_000_000, 3_500_000, 90, 80_000_000]
-    formats = [torch.float32, torch.bfloat16, torch.float32]
-    tensors = [torch.nn.Parameter(torch.empty(size, dtype=formats[at % 3])) for at, size in enumerate(sizes)]
-    for cap_B in (1 << 20, 25 << 20):
-        expected, _ = torch.distributed._compute_bucket_assignment_by_size(tensors, [FIRST_B, cap_B])
-        places = {id(one): at for at, one in enumerate(tensors)}
-        found = [[places[id(one)] for one in bucket] for bucket in buckets_of(tensors, cap_B)]
-        assert sorted(found) == sorted(expected)
-
-
 def test_time_needs_a_cluster_for_all_ranks_and_the_trace_is_of_its_streams(captured: Run, tmp_path: Path) -> None:
     path = captured.path(SHARDED)
     alone = lockstep.memory(path, "h100-sxm:1")

@@ -115,6 +115,7 @@ def test_experts_are_folded_over_the_ranks_of_a_stage() -> None:
 def test_hsdp_shards_are_consecutive_data_ranks() -> None:
     layout = Layout(dp=8, zero=3, shard=4)
     assert process_groups(layout, "shard") == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert process_groups(layout, "copies") == [[0, 4], [1, 5], [2, 6], [3, 7]]
 
 
 @pytest.mark.parametrize("ep", [1, 2, 4])
@@ -139,6 +140,7 @@ def test_the_summary_names_the_level_that_each_group_crosses() -> None:
         "cp": (2, 32, "node"),
         "ep": (2, 32, "node"),
         "dp": (4, 16, "fabric"),
+        "copies": (4, 16, "fabric"),
         "pp": (2, 32, "fabric"),
         "data": (8, 8, "fabric"),
         "expert_data": (4, 16, "fabric"),

@@ -28,7 +28,9 @@ def auto_limits(width: int) -> str:
 SAMPLES = Path(__file__).parent / "imports_samples"
 DEVICES = 8
 FLASH = {"attention_kernel": "flash2"}
-HF, HF5, DS = {"stack": "hf-trainer"}, {"stack": "hf-trainer-5"}, {"stack": "deepspeed"}
+HF, HF5 = {"stack": "hf-trainer"}, {"stack": "hf-trainer-5"}
+UNREAD = {"stack": "deepspeed"}
+DS = {**UNREAD, "gradient_bytes": 2}
 FULL = {"recompute": "full"}
 MEGATRON = {"stack": "megatron-te", "dtype": "bf16", "optimizer": "adamw", "cross_entropy": "fused", "overlap": False}
 EVERY = "targets=all-linear"
@@ -108,7 +110,7 @@ EXPECTED: dict[str, tuple[str | None, dict[str, Any], dict[str, Any], set[str]]]
     ),
     "trainer-lora-images.sh": (
         None,
-        {**DS, "batch": 256, "seq": 2048, "dtype": "bf16", "optimizer": "adamw",
+        {**UNREAD, "batch": 256, "seq": 2048, "dtype": "bf16", "optimizer": "adamw",
          "train": f"lora:r=128,{EVERY},dropout=0.05"},
         {"micro_batch": 16, **FULL}, {"vision_tower", "deepspeed"},
     ),

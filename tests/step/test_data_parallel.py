@@ -15,6 +15,7 @@ from lockstep.price.layout import Job, Layout, Recipe, broken_by, memory
 from lockstep.price.step import compose, price_step, step_timeline
 from lockstep.simulate.parallel.data import sharing
 from lockstep.simulate.parallel.data.coordinator import Limits
+from lockstep.simulate.parallel.piece import total_s
 from recipes import recipe_by
 
 NODES = 8
@@ -185,7 +186,7 @@ def test_below_zero_3_the_frozen_base_is_not_sent(
         around = compose(job, SLOW, layout.grid()).around
         gathered = float(np.any(around.sharing.gathers_once))
         updated = around.parameter_B * gathered, around.moved.gather_s * gathered
-        found = (*updated, around.gradient_B, around.once.seconds, around.moved.scatter_s)
+        found = (*updated, around.gradient_B, total_s(around.once), around.moved.scatter_s)
         sent.append([float(np.max(one)) for one in found])
     assert sent[0] == sent[1]
 

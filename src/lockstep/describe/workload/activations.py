@@ -28,7 +28,7 @@ import numpy as np
 
 from lockstep.base.types.arrays import Number
 from lockstep.describe.workload.adapters import ROWS, Adapters
-from lockstep.describe.workload.architecture import Attention, Experts, Transformer
+from lockstep.describe.workload.architecture import Experts, Transformer
 from lockstep.describe.workload.graph import layer_operations
 from lockstep.describe.workload.kind import DENSE, LayerKind
 from lockstep.describe.workload.logits import KeptTensor, logits
@@ -211,7 +211,7 @@ def _of_operation(
         modules = [module for module in made.get(read.made, ()) if module not in read.stays]
         yield Row(read.name, read.numbers * each_B, read.spread, piece.kept_up_to(*modules))
     if one.does in ("core", "crossing core"):
-        yield from _core(model.attention, piece, one.name)
+        yield from _core(model, piece, one.name)
     elif one.does == "scan" and model.recurrent:
         yield from model.recurrent.rows(piece)
     elif one.does == "norm":
@@ -296,11 +296,13 @@ def _heads(model: Transformer, piece: Piece, kind: LayerKind, reads: Sequence[Te
     """
     (query, key, value), attention = reads, model.attention
     turned = model.positions == "rotary" and kind.mixer != "nope"
-    if piece.joint_qkv and turned and not (piece.repeated_heads and attention.kv_heads < attention.heads):
+    # Attention that is written out reads copies by head, and what it gives is copied as it is.
+    views = piece.joint_qkv and piece.flash_attention
+    if views and turned and not (piece.repeated_heads and attention.kv_heads < attention.heads):
         yield Tensor("queries before rotary embedding", query.numbers, "tp")
         yield Tensor("keys before rotary embedding", key.numbers, "kv")
     parted = model.rotary is not None and (model.rotary.share_frac < 1.0 or model.model_type == "phi3")
-    if turned and parted and (piece.written or piece.joint_qkv) and piece.adapters is None:
+    if turned and parted and piece.flash_attention and (piece.written or piece.joint_qkv) and piece.adapters is None:
         # Heads that are joined lie head by head, and so does what comes out: the product reads a copy.
         yield Tensor("attention output by token", attention.out_width, "tp")
     if not piece.repeated_heads or attention.kv_heads >= attention.heads:
@@ -311,8 +313,9 @@ def _heads(model: Transformer, piece: Piece, kind: LayerKind, reads: Sequence[Te
     yield replace(value, numbers=query.numbers, spread="tp", made="repeated keys and values")
 
 
-def _core(attention: Attention, piece: Piece, name: str) -> Iterator[Row]:
+def _core(model: Transformer, piece: Piece, name: str) -> Iterator[Row]:
     """Scores, or the log-sum-exp of fused attention, which selective recomputation drops; the output stays."""
+    attention = model.attention
     output_B = piece.element_B if piece.cached_attention_B is None else piece.cached_attention_B
     yield Row(f"{name} output", attention.out_width * output_B, "tp", piece.kept_up_to("context"))
     core, scores_B = piece.kept_up_to("core_attn"), attention.heads * piece.element_B
@@ -320,9 +323,9 @@ def _core(attention: Attention, piece: Piece, name: str) -> Iterator[Row]:
         yield Row(f"{name} log-sum-exp", attention.heads * FP32_B, "tp", core)
         return
     yield Row(f"{name} probabilities", scores_B, "scores", core)
-    if not attention.sinks or np.any(
-        piece.wide_stream
-    ):  # With a sink joined to the scores, softmax runs in their format (modeling_gpt_oss.py).
+    # With a sink joined to the scores, softmax runs in their format (modeling_gpt_oss.py), as in some classes always.
+    own = attention.sinks or modules_of(model.model_type).own_scores
+    if piece.element_B < FP32_B and (not own or np.any(piece.wide_stream)):
         yield from _saved(piece, "scores", name, attention.heads, "scores", ("core_attn",))
     if piece.dropout:
         yield Row(f"{name} dropout mask", attention.heads * MASK_B, "scores", core)

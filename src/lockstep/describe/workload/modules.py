@@ -39,6 +39,8 @@ class Modules:
     """LayerNorm is written out: what is less its mean twice, and what it is scaled to, wait in fp32."""
     copied_norms: bool = False
     """LayerNorm reads an fp32 copy."""
+    own_scores: bool = False
+    """Attention that is written out takes the softmax of scores in their format, not in fp32."""
 
     @property
     def of_linear_layers(self) -> Modules:
@@ -63,7 +65,8 @@ def modules_of(model_type: str, release: int = 5) -> Modules:
         return Modules(joint, "apart" if reached else kinds[0], model_type in listed["routers_4"])
     experts = next(iter(kinds), "apart")
     norms = _table()["norms"]
-    wide = (model_type in one for one in (listed["wide"], norms["wide"], norms["centred"], norms["copied"]))
+    each = listed["wide"], norms["wide"], norms["centred"], norms["copied"], _table()["scores"]["own"]
+    wide = (model_type in one for one in each)
     return Modules(joint, experts, experts == "summed" or model_type in listed["routers"], *wide)
 
 

@@ -18,16 +18,19 @@ from lockstep.base.types.plain import Json
 from lockstep.describe.hardware import Cluster
 from lockstep.price.layout.layout import Layout, LayoutGrid
 
-WITHIN = {"data": ("cp", "dp"), "expert_data": ("edp",), "shard": ("cp", "dp"), "expert_shard": ("edp",)}
+WITHIN = {
+    "data": ("cp", "dp"), "expert_data": ("edp",), "shard": ("cp", "dp"), "copies": ("cp", "dp"),
+    "expert_shard": ("edp",),
+}  # fmt: skip
 """Axes that the groups with names of their own cover."""
 OF_EXPERTS = ("etp", "ep", "edp")
 """Axes of the experts' grid alone."""
-SHARDS = ("shard", "expert_shard")
+SHARDED = ("shard", "copies", "expert_shard")
 """Groups of layouts that are sharded over some of the ranks that hold the same."""
 DENSE = {"etp": "tp", "expert_shard": "shard"}
 """Groups of experts that are told where they differ from those of dense layers."""
 MAX_LISTED = 16
-GROUPS = ("tp", "cp", "ep", "etp", "dp", "pp", "data", "expert_data", "shard", "expert_shard")
+GROUPS = ("tp", "cp", "ep", "etp", "dp", "pp", "data", "expert_data", "shard", "copies", "expert_shard")
 
 
 def coordinates(layout: Layout, experts: bool = False) -> dict[str, Ints]:
@@ -43,8 +46,8 @@ def process_groups(layout: Layout, group: str) -> list[list[int]]:
     """All process groups of one kind, each as the sorted ranks in it, in order of their first rank.
 
     `data` holds the ranks that share dense parameters (dp and cp together), `expert_data` those that share an
-    expert, `etp` those that cut one, `shard` the sharing ranks of HSDP and `expert_shard` those that share an expert's
-    copy. Raises UnknownName otherwise.
+    expert, `etp` those that cut one, `shard` the sharing ranks of HSDP, `copies` those with the same shard and
+    `expert_shard` those that share an expert's copy. Raises UnknownName otherwise.
     """
     if group not in GROUPS:
         raise UnknownName("process group", group, GROUPS)
@@ -62,8 +65,11 @@ def _groups(layout: Layout, group: str) -> Ints:
             number = number * (int(digits[axis].max()) + 1) + digits[axis]
     size = layout.world // len(np.unique(number))
     rows = np.argsort(number, kind="stable").reshape(-1, size)
-    if group in SHARDS and layout.shard:
+    if group in SHARDED and layout.shard:
         rows = rows.reshape(-1, size * layout.shard // (layout.dp * layout.cp))
+    if group == "copies":
+        copies = size // (layout.shard or size)
+        rows = rows.reshape(-1, copies, size // copies).swapaxes(1, 2).reshape(-1, copies)
     return rows[np.argsort(rows[:, 0])]
 
 
@@ -77,7 +83,7 @@ def group_summary(layout: Layout, cluster: Cluster) -> dict[str, Json]:
     found = {}
     for group in GROUPS:
         ranks = _groups(layout, group)
-        if ranks.shape[1] == 1 or (group in SHARDS and not layout.shard):
+        if ranks.shape[1] == 1 or (group in SHARDED and not layout.shard):
             continue
         if group in DENSE and np.array_equal(ranks, _groups(layout, DENSE[group])):
             continue

@@ -38,7 +38,7 @@ WAITING = "waiting"
 """The lane of what ranks wait for slower ones: idle time that no traffic explains."""
 SLOWED = "slowed by exchange"
 GENERATION = "generation"
-GROUPS = {"tp": "tp", "cp": "cp", "ep": "ep", "etp": "etp", "pp": "pp", "dp": "data"}
+GROUPS = {"tp": "tp", "cp": "cp", "ep": "ep", "etp": "etp", "pp": "pp", "dp": "data", "copies": "copies"}
 OPS = {"tp": "all-reduce", "cp": "send", "ep": "all-to-all"}
 
 

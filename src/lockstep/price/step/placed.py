@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.base.records import dataclass
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.arrays import Number
 from lockstep.price.step.stage import StageTimes
 from lockstep.simulate.parallel.data.around import Around, Exposed
+from lockstep.simulate.parallel.piece import Flow, total_s
 from lockstep.simulate.parallel.pipeline import Schedule, Times, order_spans_s
 
 
@@ -36,6 +37,14 @@ class Device:
     def extra(self) -> StageTimes:
         """What it does besides its layers."""
         return sum(self.more, StageTimes())
+
+    @property
+    def exposed_once(self) -> tuple[Flow, ...]:
+        """What is reduced once per step, each with its share of the seconds that the step waits for it."""
+        flows, waits_s = self.around.once, float(np.asarray(self.waits.reduce_s))
+        all_s = float(np.asarray(total_s(flows)))
+        share = waits_s / all_s if all_s else 0.0
+        return tuple(replace(one, seconds=float(np.asarray(one.seconds)) * share) for one in flows)
 
     @property
     def weight_frac(self) -> float:

@@ -99,8 +99,8 @@ def _update(
     """
     stages, devices = range(builder.ranks), passes.devices
     if not passes.last:
-        flows = [replace(one.around.once, seconds=float(np.asarray(one.waits.reduce_s))) for one in devices]
-        ends = _traffic(builder, flows, ends, passes.name("dp", flows[0].op), GRADIENTS)
+        for flows in zip(*(one.exposed_once for one in devices), strict=True):
+            ends = _traffic(builder, flows, ends, passes.name(flows[0].group, flows[0].op), GRADIENTS)
     norm = builder.barrier(stages, after=[one for each in ends for one in each], stream=GRADIENTS, label="norm")
     ends = [[one] for one in norm]
     if waiting_s > 0:
@@ -144,6 +144,8 @@ def _groups(cluster: Cluster, layout: Layout) -> GroupOf:
 
     def group_of(part: str, op: str) -> tuple[Levels, list[int]]:
         shard = layout.shard and op != "all-reduce"
+        if part == "dp" and layout.shard and layout.zero and not shard:
+            return network.data.replicas, process_groups(layout, "copies")[0]
         if part != "dp":
             name = "etp" if part == "ep" and op != "all-to-all" else part
             return network.levels(name), process_groups(layout, name)[0]

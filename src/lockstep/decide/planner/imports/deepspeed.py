@@ -129,10 +129,10 @@ def _formats(found: Imported, said: Said) -> None:
     found.words["dtype"] = half
     for one in on if not surely else ():
         said.open(f"{one}.enabled", f"left to the Trainer; {half} is taken")
-    gradient, wire = said["data_types.grad_accum_dtype"], said["communication_data_type"]
-    if gradient in WIRE_B:
-        found.words["gradient_bytes"] = WIRE_B[gradient]
-    if wire in WIRE_B and WIRE_B[wire] != WIRE_B.get(str(gradient)):
+    # What is not said is as the parameters are (runtime/engine.py, get_data_types and communication_data_type).
+    gradient, wire = said["data_types.grad_accum_dtype"] or half, said["communication_data_type"] or half
+    found.words["gradient_bytes"] = WIRE_B[gradient]
+    if WIRE_B[wire] != WIRE_B[gradient]:
         found.words["reduce_bytes"] = WIRE_B[wire]
     optimizer = str(said["optimizer.type"]).lower()
     if optimizer not in NAMED:

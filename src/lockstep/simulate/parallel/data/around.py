@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from lockstep.base.records import dataclass, field, replace
-from lockstep.base.types.arrays import Number, Whole
+from lockstep.base.types.arrays import Number, Truth, Whole
 from lockstep.simulate.parallel.data.offload import HostTraffic
 from lockstep.simulate.parallel.data.sharing import Sharing
 from lockstep.simulate.parallel.data.zero import Kernels, Traffic
@@ -67,6 +67,8 @@ class Around:
     parameter_B: Number = 0.0
     """Bytes of all parameters of the stage, and of all its gradients on the network."""
     gradient_B: Number = 0.0
+    copied_B: Number = 0.0
+    """Bytes of the gradients of a shard, which copies of it sum."""
     host: HostTraffic = field(default_factory=HostTraffic)
     local_steps: int = 1
     """Steps after which groups of ranks agree (`local.py`)."""
@@ -81,17 +83,18 @@ class Around:
         if self.local_steps == 1:
             return Flow("all-reduce", "dp", 0.0, 0.0)
         seconds = np.where(self.sharing.sharded, self.moved.replicas_s, self.moved.reduce_s)
-        return Flow("all-reduce", "dp", self.gradient_B, seconds) * (1.0 / self.local_steps)
+        size_B = np.where(self.sharing.sharded, self.copied_B, self.gradient_B)
+        return Flow("all-reduce", "dp", size_B, seconds) * (1.0 / self.local_steps)
 
     @property
-    def once(self) -> Flow:
-        """What is reduced once per step."""
+    def once(self) -> tuple[Flow, ...]:
+        """What is reduced once per step: gradients among all ranks or in shard groups, and across such groups."""
         moved, sharing = self.moved, self.sharing
-        every = self.local_steps == 1
-        sharded_s = np.where(sharing.scatters, 0.0, moved.scatter_s) + moved.replicas_s * every
-        seconds = np.where(sharing.sharded, sharded_s, moved.reduce_s * every)
+        sharded_s = np.where(sharing.scatters, 0.0, moved.scatter_s)
+        seconds = np.where(sharing.sharded, sharded_s, moved.reduce_s * (self.local_steps == 1))
         scattered = np.all(sharing.sharded & ~sharing.scatters) and not np.any(sharing.all_reduces)
-        return Flow("reduce-scatter" if scattered else "all-reduce", "dp", self.gradient_B, seconds)
+        op = "reduce-scatter" if scattered else "all-reduce"
+        return Flow(op, "dp", self.gradient_B, seconds), *self._copies(~np.asarray(sharing.sums_copies))
 
     @property
     def renewed(self) -> Flow:
@@ -119,14 +122,16 @@ class Around:
 
     def reduction(self) -> Piece | None:
         """What the last backward pass of one layout adds, on a lane of its own beside the pass's own traffic."""
-        flow = self.once
-        if not flow.seconds:
+        flows = tuple(flow for flow in self.once if flow.seconds)
+        if not flows:
             return None
         if not self.overlap or self.sharing.reduces_late:
-            return Piece("dp", after=(flow,)).plain
+            return Piece("dp", after=flows).plain
         whole, own = self._last(), self.data("backward")
-        seconds = total_s(whole.beside) + total_s(own.after)
-        beside, after = (replace(flow, seconds=seconds),), (flow * (1.0 / self.layers),)
+        longer = (total_s(whole.beside) + total_s(own.after)) / total_s(flows)
+        one, larger = 1.0 / self.layers, 1.0 - 1.0 / self.layers
+        beside = tuple(replace(flow * larger, seconds=flow.seconds * longer) for flow in flows)
+        after = tuple(flow * one for flow in flows)
         return replace(whole, before=(), beside=beside, after=after).plain
 
     def _each(self, way: str) -> tuple[tuple[Flow, ...], tuple[Flow, ...], Number]:
@@ -140,17 +145,22 @@ class Around:
             return (gathers[0] * self.forwards,), (), met_s * self.forwards
         scattered_s = np.where(sharing.scatters, moved.scatter_s, 0.0)
         op = "all-reduce" if np.all(sharing.all_reduces) else "reduce-scatter"
-        scatters = (Flow(op, "dp", self.gradient_B, scattered_s),)
+        scatters = (Flow(op, "dp", self.gradient_B, scattered_s), *self._copies(sharing.sums_copies))
         return gathers, scatters, met_s + np.where(sharing.scatters, moved.met_scatter_s, 0.0)
+
+    def _copies(self, when: Truth) -> tuple[Flow, ...]:
+        """The sum of a shard's gradients across its copies, for layouts that have them and sum them so."""
+        seconds = np.where(self.sharing.sharded & when & (self.local_steps == 1), self.moved.replicas_s, 0.0)
+        return (Flow("all-reduce", "copies", self.copied_B, seconds),) if np.any(seconds) else ()
 
     def _last(self) -> Piece:
         """Around the last backward pass: its own traffic, and what comes once per step."""
         gathers, scatters, met_s = self._each("backward")
         if self.sharing.reduces_late:
             own = self._piece("backward", gathers, scatters, met_s)
-            return replace(own, after=(*own.after, self.once))
+            return replace(own, after=(*own.after, *self.once))
         reductions = np.where(self.sharing.sharded, np.where(self.sharing.scatters, 0.0, 1.0), 2.0)
-        return self._piece("backward", gathers, (*scatters, self.once), met_s + reductions * self.moved.met_scatter_s)
+        return self._piece("backward", gathers, (*scatters, *self.once), met_s + reductions * self.moved.met_scatter_s)
 
     def _updated(self) -> Piece:
         """Around the first forward pass: the gather of updated parameters."""
@@ -213,7 +223,7 @@ class Around:
         if not self.overlap:
             return Hiding()
         gathers, scatters, _ = self._each("backward")
-        each_s, once_s = total_s((*gathers, *scatters)), self.once.seconds
+        each_s, once_s = total_s((*gathers, *scatters)), total_s(self.once)
         sharing, each = self.sharing, self.sharing.scatters | self.sharing.gathers_backward
         forwards, backwards = (np.where(often, microbatches, 1) for often in (sharing.gathers_forward, each))
         forward_s, backward_s = np.where(sharing.sharded, self.moved.gather_s, 0.0), np.where(each, each_s, once_s)

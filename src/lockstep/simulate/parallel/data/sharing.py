@@ -19,7 +19,9 @@ Once per step means beside the last backward pass, and for parameters beside the
 stages, gradients of all stages of ZeRO are reduced once per step, as no software that has both does otherwise; torch
 and DeepSpeed then begin when all passes have ended. `sync` says it for other layouts: `step` is FSDP2 with gradient
 sync off until the last micro-batch, which keeps gradients whole, and parameters gathered for a forward pass too.
-`reshard` false keeps the parameters that a forward pass gathered until its backward pass.
+With copies of shards (HSDP) FSDP2 sums them after every backward pass too (set_requires_all_reduce, which torchtitan
+leaves on), others once per step. `reshard` false keeps the parameters that a forward pass gathered until its backward
+pass.
 
 Sources: Megatron Core 0.15, core/optimizer/distrib_optimizer.py and core/distributed/fsdp (grad_reduce_every_bprop);
 PyTorch 2.9, torch/distributed/fsdp/_fully_shard/_fully_shard.py (set_requires_gradient_sync, reshard_after_forward) and
@@ -57,6 +59,8 @@ class Sharing:
     """Parameters are gathered once per step."""
     keeps: Truth
     """Gathered parameters stay whole from a forward pass to its backward pass, or all the time."""
+    sums_copies: Truth = np.False_
+    """Copies of a shard sum its gradients after every backward pass; else once per step."""
     all_reduces: Truth = np.False_
     """A reduction of sharded gradients is an all-reduce, of which a rank keeps its part."""
     gathers_late: bool = False
@@ -106,6 +110,7 @@ def sharing(
         gathers_backward=again,
         gathers_once=(zero >= 1) & ~forward,
         keeps=~again,
+        sums_copies=fsdp & (zero >= 2) & np.logical_not(once),
         all_reduces=(zero >= 1) & (zero < 3) & whole,
         gathers_late=whole,
         reduces_late=staged and (fsdp or whole),

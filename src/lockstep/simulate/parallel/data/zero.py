@@ -6,7 +6,7 @@
     broadcasts  where every rank sends the whole tensors that it updated to all others, one after another around a ring:
              sum over tensors of (p - 1) hops' latency and part of the start, and all bytes once over the slowest link
     groups   with several shard groups (HSDP), all of this inside a group, and an all-reduce of the shards across
-             groups once per step, after the last reduction
+             groups once per step, after the last reduction, or after every one (`sharing.py`)
 
 Traffic moves layer by layer, so latency is paid once per layer; without overlap, zero 0 to 2 move all of it at once.
 
