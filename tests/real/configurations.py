@@ -42,7 +42,9 @@ SMALL: dict[str, Any] = {
     "mamba_n_heads": 8, "mamba_d_state": 8, "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 8,
 }  # fmt: skip
 """Sizes of every family whose class has a key of the name."""
+TIED = "tie_word_embeddings"
 OWN: dict[str, dict[str, Any]] = {
+    "aya_vision": {"vision_config": {"model_type": "siglip_vision_model", "hidden_size": 64, "num_attention_heads": 4}},
     "bamba": {"attn_layer_indices": [1]},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 500000.0},
              "ffn_config": {"hidden_size": 64, "ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2}},
@@ -120,7 +122,8 @@ def kinds() -> list[str]:
 def base_of(kind: str) -> dict[str, Any]:
     """The small config.json of a family."""
     if kind in WRAPPERS:
-        return {"model_type": kind, "text_config": base_of(tables()[0].CONFIG_MAPPING[kind]().text_config.model_type)}
+        text = base_of(tables()[0].CONFIG_MAPPING[kind]().text_config.model_type)
+        return {"model_type": kind, TIED: False, "text_config": text, **OWN.get(kind, {})}
     written = tables()[0].CONFIG_MAPPING[kind]().to_dict()
     found = {key: value for key, value in SMALL.items() if key in written} | OWN.get(kind, {})
     pad = written.get("pad_token_id")
@@ -204,9 +207,9 @@ def changes(kind: str, base: dict[str, Any]) -> Iterator[dict[str, Any]]:
         text = base["text_config"]
         inner = changes_of_text(text["model_type"], text) if kind in HEADLESS else ()
         yield from ({f"text_config.{key}": value for key, value in change.items()} for change in inner)
-        tied = "tie_word_embeddings"
-        yield from ({tied: value, f"text_config.{tied}": not value} for value in (True, False))
-        yield from ({"tie_word_embeddings": tied} for tied in (True, False))
+        for outside in (True, False, REMOVED):
+            yield from ({TIED: outside, f"text_config.{TIED}": inside} for inside in (True, False))
+            yield {TIED: outside}
         return
     yield from changes_of_text(kind, base)
     for name in heads_of(kind):

@@ -1,0 +1,83 @@
+"""Small models of transformers' classes with drawn sizes, and the bytes of states that an optimizer holds of one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import transformers
+from configurations import base_of, class_of, kinds, tables
+
+from configuration_outcomes import changed
+from lockstep.describe.hardware import cluster
+from lockstep.describe.workload.huggingface import WRAPPERS, config_of
+from lockstep.price.layout import Job, Layout, memory
+from recipes import recipe_by
+
+DRAWN = {
+    "vocab_size": (131, 999, 1000, 1537), "num_hidden_layers": (1, 2, 3), "intermediate_size": (37, 96, 333, 1000),
+    "moe_intermediate_size": (17, 40, 96), "shared_expert_intermediate_size": (33, 70), "num_experts": (3, 8),
+    "n_inner": (61, 400), "ffn_dim": (61, 400), "d_ff": (61, 400), "tie_word_embeddings": (True, False),
+    "max_position_embeddings": (61, 128),
+}  # fmt: skip
+"""Values of keys that a small file may have; tensors come out below and above the sizes where libraries change."""
+FAMILIES = [kind for kind in kinds() if kind not in (*WRAPPERS, "resnet", "vit") and not kind.endswith("_vl_text")]
+
+
+def drawn(rng: random.Random) -> tuple[dict[str, Any], torch.nn.Module]:
+    """A file of a family's kind with other sizes, and its model on the CPU, whose numbers are not set."""
+    while True:
+        kind = rng.choice(FAMILIES)
+        base = base_of(kind)
+        file = changed(base, {key: rng.choice(DRAWN[key]) for key in DRAWN if key in base and rng.random() < 0.7})
+        try:
+            config = tables()[0].CONFIG_MAPPING[kind].from_dict(json.loads(json.dumps(file)))
+            with torch.device("meta"):
+                model = getattr(transformers, class_of(kind))(config)
+        except Exception:  # Whatever a class raises of sizes, it makes no such model.
+            continue
+        model = model.to_empty(device="cpu")
+        model.tie_weights()
+        return file, model
+
+
+def after_a_step(optimizer: Any, model: torch.nn.Module) -> int:
+    """Bytes of what an optimizer holds once every parameter had a gradient, without counters of steps."""
+    for one in model.parameters():
+        one.data.normal_(std=0.02)
+        one.grad = torch.randn_like(one) if one.requires_grad else None
+    optimizer.step()
+    return sum(storages(list(optimizer.state.values())).values())
+
+
+def storages(states: Iterable[Any]) -> dict[int, int]:
+    """Bytes by storage of all tensors in states, those inside of tensors of tensors too; a counter is one number."""
+    found: dict[int, int] = {}
+    for one in states:
+        if isinstance(one, dict):
+            found |= storages(value for name, value in one.items() if name != "step")
+        elif isinstance(one, list | tuple):
+            found |= storages(one)
+        elif isinstance(one, torch.Tensor) and hasattr(one, "__tensor_flatten__"):
+            found |= storages(getattr(one, name) for name in one.__tensor_flatten__()[0])
+        elif isinstance(one, torch.Tensor):
+            found[one.untyped_storage()._cdata] = one.untyped_storage().nbytes()
+    return found
+
+
+def ours_B(file: dict[str, Any], optimizer: str, *, wide_tables: bool = False) -> float:
+    """The same by Lockstep, of a model that one device holds; a master copy is a parameter, as in the Trainer."""
+    words = {"optimizer": optimizer, "wide_tables": wide_tables}
+    job = Job(config_of(json.dumps(file), "config.json"), recipe_by("hf-trainer", seq=8, batch=1, **words), 1)
+    return float(memory(job, cluster("b200:1", gpus=1), Layout().grid()).optimizer_B)
+
+
+Maker = Callable[[torch.nn.Module], Any]
+
+
+def of_parameters(made: Callable[..., Any], **words: Any) -> Maker:
+    """An optimizer of all parameters of a model."""
+    return lambda model: made([one for one in model.parameters() if one.requires_grad], **words)
