@@ -63,7 +63,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 16 more: tables of exercises, how students' ones are read, what may go wrong in them, and what is said of that.
     # 5 more: figures that are declared, and what they draw from.
     # 10 more: configurations of software for reinforcement learning, the longest answer of a step, rarer families.
-    "files": (lambda: len(sources()), 1212),
+    # 1 more: weights as the tensors of classes, recurrent ones too.
+    "files": (lambda: len(sources()), 1213),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
     # 440 more: that file, modules of captured operations, kernels of a GPU, and rows that captures found to differ.
@@ -82,7 +83,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 2,496 more for these 16: 18 sheets are 810 of them.
     # 303 more: what each exercise asks, ticked, and 113 figures.
     # 1,285 more: those configurations (850), rarer families of config.json (200), the longest answer.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 150_170),
+    # 70 more: that file, and a note of two tables of tokens.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 150_240),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),
