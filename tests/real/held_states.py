@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 import transformers
+from agreement import Answers
 from configurations import base_of, class_of, kinds, tables
 
 from configuration_outcomes import changed
+from lockstep.base.errors import UnknownName
 from lockstep.describe.hardware import cluster
 from lockstep.describe.workload.huggingface import WRAPPERS, config_of
 from lockstep.price.layout import Job, Layout, memory
@@ -81,3 +85,33 @@ Maker = Callable[[torch.nn.Module], Any]
 def of_parameters(made: Callable[..., Any], **words: Any) -> Maker:
     """An optimizer of all parameters of a model."""
     return lambda model: made([one for one in model.parameters() if one.requires_grad], **words)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An optimizer of a package, and what Lockstep calls it in fp32 and in half precision; empty where it has none."""
+
+    made: Maker
+    wide: str
+    half: str = ""
+
+
+def compare(answers: Answers, cases: dict[str, Case], seed: str, each: int) -> None:
+    """Asks of each case, in either format, so many drawn models."""
+    for name, case in cases.items():
+        for dtype, called in ((torch.float32, case.wide), (torch.bfloat16, case.half)):
+            rng = random.Random(f"{seed} {name} {called}")
+            for _ in range(each * bool(called)):
+                file, model = drawn(rng)
+                model = model.to(dtype)
+                theirs_B = after_a_step(case.made(model), model)
+                answers.compare(f"{name} {dtype} of {file}", ours_B(file, called), theirs_B)
+
+
+def refuse(answers: Answers, classes: Iterable[type], cases: Iterable[str]) -> None:
+    """Asks of the classes that are not among the cases: Lockstep refuses their names."""
+    for one in classes:
+        if one.__name__ not in cases:
+            with pytest.raises(UnknownName) as raised:
+                recipe_by("hf-trainer", seq=8, batch=1, optimizer=one.__name__.lower())
+            answers.refused(one.__name__, raised.value, "optimizer", "an optimizer that Lockstep has not, refused")
