@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,13 +28,13 @@ DRAWN = {
     "max_position_embeddings": (61, 128),
 }  # fmt: skip
 """Values of keys that a small file may have; tensors come out below and above the sizes where libraries change."""
-FAMILIES = [kind for kind in kinds() if kind not in (*WRAPPERS, "resnet", "vit") and not kind.endswith("_vl_text")]
+FAMILIES = tuple(kind for kind in kinds() if kind not in (*WRAPPERS, "resnet", "vit") and not kind.endswith("_vl_text"))
 
 
-def drawn(rng: random.Random) -> tuple[dict[str, Any], torch.nn.Module]:
+def drawn(rng: random.Random, families: Sequence[str] = FAMILIES) -> tuple[dict[str, Any], torch.nn.Module]:
     """A file of a family's kind with other sizes, and its model on the CPU, whose numbers are not set."""
     while True:
-        kind = rng.choice(FAMILIES)
+        kind = rng.choice(families)
         base = base_of(kind)
         file = changed(base, {key: rng.choice(DRAWN[key]) for key in DRAWN if key in base and rng.random() < 0.7})
         try:
@@ -72,10 +72,10 @@ def storages(states: Iterable[Any]) -> dict[int, int]:
     return found
 
 
-def ours_B(file: dict[str, Any], optimizer: str, *, wide_tables: bool = False) -> float:
+def ours_B(file: dict[str, Any], optimizer: str, stack: str = "hf-trainer", **words: Any) -> float:
     """The same by Lockstep, of a model that one device holds; a master copy is a parameter, as in the Trainer."""
-    words = {"optimizer": optimizer, "wide_tables": wide_tables}
-    job = Job(config_of(json.dumps(file), "config.json"), recipe_by("hf-trainer", seq=8, batch=1, **words), 1)
+    recipe = recipe_by(stack, seq=8, batch=1, optimizer=optimizer, **words)
+    job = Job(config_of(json.dumps(file), "config.json"), recipe, 1)
     return float(memory(job, cluster("b200:1", gpus=1), Layout().grid()).optimizer_B)
 
 
@@ -94,6 +94,7 @@ class Case:
     made: Maker
     wide: str
     half: str = ""
+    families: Sequence[str] = FAMILIES
 
 
 def compare(answers: Answers, cases: dict[str, Case], seed: str, each: int) -> None:
@@ -102,10 +103,10 @@ def compare(answers: Answers, cases: dict[str, Case], seed: str, each: int) -> N
         for dtype, called in ((torch.float32, case.wide), (torch.bfloat16, case.half)):
             rng = random.Random(f"{seed} {name} {called}")
             for _ in range(each * bool(called)):
-                file, model = drawn(rng)
+                file, model = drawn(rng, case.families)
                 model = model.to(dtype)
                 theirs_B = after_a_step(case.made(model), model)
-                answers.compare(f"{name} {dtype} of {file}", ours_B(file, called), theirs_B)
+                answers.compare(f"{name} {dtype} of {file}", ours_B(file, called, wide_tables=False), theirs_B)
 
 
 def refuse(answers: Answers, classes: Iterable[type], cases: Iterable[str]) -> None:

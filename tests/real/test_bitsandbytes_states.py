@@ -26,7 +26,9 @@ def cases() -> dict[str, Case]:
             half = "adamw" if wide == "adam" else wide
             found[name] = Case(of_parameters(one), wide, f"{half}-no-master")
     momentum = {"lr": 1e-3, "momentum": 0.9}
-    return found | {name: Case(of_parameters(CLASSES[name], **momentum), "sgd-momentum") for name in ("SGD", "SGD32bit")}
+    return found | {
+        name: Case(of_parameters(CLASSES[name], **momentum), "sgd-momentum") for name in ("SGD", "SGD32bit")
+    }
 
 
 def test_states_are_those_of_bitsandbytes_to_the_byte(asked: Asker) -> None:
