@@ -6,7 +6,7 @@ transformers 5.24, models/*/modeling_*.py, to which tests/real holds every famil
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -22,6 +22,9 @@ ALWAYS = {
 share and what they do not.
 """
 
+DELTA = ("delta in 1", "delta in 2", "delta in 3", "delta in 4")
+"""What reads the input of a gated delta net, where that is stored as several."""
+
 
 @lru_cache(maxsize=512)
 def stored_weights(weights: tuple[Weight, ...], modules: Modules = SEPARATE) -> tuple[Weight, ...]:
@@ -31,7 +34,7 @@ def stored_weights(weights: tuple[Weight, ...], modules: Modules = SEPARATE) -> 
     groups = {part: word for word in modules.joint for part in JOINT[word]}
     groups |= {part: word for word, parts in ALWAYS.items() for part in parts}
     found: dict[str | int, Weight] = {}
-    for number, one in enumerate(_parted(weights, modules)):
+    for number, one in enumerate(parted_weights(weights, modules)):
         part, bias, _ = one.name.partition(" bias")
         group = groups.get(part)
         if one.copies > 1:
@@ -58,8 +61,9 @@ def _of_experts(one: Weight, modules: Modules) -> Weight:
     return replace(one, shape=(one.copies * inner, hidden), copies=1, used=1)
 
 
-def _parted(weights: tuple[Weight, ...], modules: Modules) -> Iterator[Weight]:
+def parted_weights(weights: Iterable[Weight], modules: Modules) -> Iterator[Weight]:
     """Weights that are listed as one and stored as several, and those that are listed with a dimension more."""
+    weights = tuple(weights)
     by_name = {one.name: one for one in weights}
     for one in weights:
         if modules.delta and one.name == "recurrent in shared":
@@ -78,5 +82,5 @@ def _of_delta(by_name: dict[str, Weight], tensors: str) -> Iterator[Weight]:
     heads, inner = by_name["decay"].shape[0], by_name["recurrent out"].shape[0]
     whole, shared = by_name["recurrent in"], by_name["recurrent in shared"].shape[1]
     widths = (shared + 2 * inner, 2 * heads) if tensors == "two" else (shared + inner, inner, heads, heads)
-    for number, width in enumerate(widths):
-        yield replace(whole, name=f"delta in {number}", shape=(whole.shape[0], width))
+    for name, width in zip(DELTA, widths, strict=False):
+        yield replace(whole, name=name, shape=(whole.shape[0], width))
