@@ -83,8 +83,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 2,496 more for these 16: 18 sheets are 810 of them.
     # 303 more: what each exercise asks, ticked, and 113 figures.
     # 1,285 more: those configurations (850), rarer families of config.json (200), the longest answer.
-    # 70 more: that file, and a note of two tables of tokens.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 150_240),
+    # 79 more: that file, a note of two tables of tokens, names of modules by the class.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 150_249),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),

@@ -17,6 +17,7 @@ from configurations import base_of, class_of, kinds, tables
 from configuration_outcomes import changed
 from lockstep.base.errors import UnknownName
 from lockstep.describe.hardware import cluster
+from lockstep.describe.workload import Transformer
 from lockstep.describe.workload.huggingface import WRAPPERS, config_of
 from lockstep.price.layout import Job, Layout, memory
 from recipes import recipe_by
@@ -79,6 +80,22 @@ def ours_B(file: dict[str, Any], optimizer: str, stack: str = "hf-trainer", **wo
     return float(memory(job, cluster("b200:1", gpus=1), Layout().grid()).optimizer_B)
 
 
+def of_layers(model: torch.nn.Module) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
+    """The matrices of layers, tables apart, and all other parameters: what Muon updates, and what Adam does."""
+    layers = [part for one in model.modules() if isinstance(one, torch.nn.ModuleList) for part in one.modules()]
+    linear = [one for one in layers if not isinstance(one, torch.nn.Embedding)]
+    inside = {one for module in linear for one in module.parameters(recurse=False) if one.dim() == 2}
+    return [*inside], [one for one in model.parameters() if one not in inside]
+
+
+def of_matrices(kind: str) -> bool:
+    """Whether all that a family's layers multiply by is matrices: torch's Muon takes no other tensors."""
+    model = config_of(json.dumps(base_of(kind)), "config.json")
+    return isinstance(model, Transformer) and model.experts is None and model.recurrent is None
+
+
+WITHOUT_STACKS = tuple(kind for kind in FAMILIES if of_matrices(kind))
+"""Families without experts and recurrent mixers."""
 Maker = Callable[[torch.nn.Module], Any]
 
 

@@ -19,12 +19,22 @@ import torch
 import transformers
 from agreement import Answers, Asker
 from configurations import base_of, class_of, tables
-from held_states import FAMILIES, Case, after_a_step, compare, drawn, of_parameters, ours_B, refuse
+from held_states import (
+    FAMILIES,
+    WITHOUT_STACKS,
+    Case,
+    after_a_step,
+    compare,
+    drawn,
+    of_layers,
+    of_parameters,
+    ours_B,
+    refuse,
+)
 from transformers.training_args import OptimizerNames
 
 from lockstep.decide.planner.imports import read_run
 from lockstep.describe.workload import (
-    Transformer,
     embedding_weights,
     head_weights,
     layer_weights,
@@ -79,10 +89,8 @@ class Muon:
     """torch's Muon for matrices of layers and its AdamW for the rest, as the Muon of torch asks its users to do."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        layers = [one for one in model.modules() if isinstance(one, torch.nn.ModuleList)]
-        inside = {one for each in layers for part in each.modules() for one in of_linear(part)}
-        rest = [one for one in model.parameters() if one not in inside]
-        self.optimizers = torch.optim.Muon([*inside]), torch.optim.AdamW(rest)
+        matrices, rest = of_layers(model)
+        self.optimizers = torch.optim.Muon(matrices), torch.optim.AdamW(rest)
 
     @property
     def state(self) -> dict[Any, Any]:
@@ -95,18 +103,6 @@ class Muon:
             one.step()
 
 
-def of_linear(module: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """The matrices of a module that are no table."""
-    table = isinstance(module, torch.nn.Embedding)
-    return [] if table else [one for one in module.parameters(recurse=False) if one.dim() == 2]
-
-
-def of_matrices(kind: str) -> bool:
-    """Whether all that a family's layers multiply by is matrices: torch's Muon takes no other tensors."""
-    model = config_of(json.dumps(base_of(kind)), "config.json")
-    return isinstance(model, Transformer) and model.experts is None and model.recurrent is None
-
-
 CASES = {
     "Adam": Case(of_parameters(torch.optim.Adam), "adam"),
     "AdamW": Case(of_parameters(torch.optim.AdamW), "adamw", "adamw-bf16"),
@@ -115,7 +111,7 @@ CASES = {
     "SGD": Case(of_parameters(torch.optim.SGD), "sgd", "sgd-bf16"),
     "SGD with momentum": Case(of_parameters(torch.optim.SGD, momentum=0.9), "sgd-momentum"),
     "Adafactor": Case(of_parameters(torch.optim.Adafactor), "adafactor-torch", "adafactor-torch-bf16"),
-    "Muon": Case(Muon, "muon", "muon-bf16", [kind for kind in FAMILIES if of_matrices(kind)]),
+    "Muon": Case(Muon, "muon", "muon-bf16", WITHOUT_STACKS),
 }
 
 
