@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-SHOWN = 5
+SHOWN = 12
 """Differences that an error lists."""
 HEAD = """# Held to the real software
 
