@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-SHOWN = 12
+SHOWN = 5
 """Differences that an error lists."""
 HEAD = """# Held to the real software
 

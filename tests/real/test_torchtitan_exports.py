@@ -1,6 +1,6 @@
 """torchtitan reads what Lockstep exports for it, and Lockstep what it says of the configurations that come with it.
 
-Plans are drawn; torchtitan parses the options, builds the mesh of ranks and the model's configuration. Of each of its
+Plans are drawn; torchtitan parses the options, and makes the mesh of ranks and a pipeline's schedule. Of each of its
 own configurations, Lockstep reads the command that starts it, and torchtitan the function behind it.
 """
 
@@ -19,9 +19,10 @@ import absent_triton  # noqa: F401
 import pytest
 import torchtitan.models
 from agreement import Asker
-from exports import drawn
+from exports import drawn, fake_ranks, stages_of, words_of
 from torchtitan.config.manager import ConfigManager
 from torchtitan.distributed import ParallelDims
+from torchtitan.distributed.pipeline_parallel import _build_pipeline_schedule
 
 from lockstep.decide.planner.imports import read_run
 
@@ -48,12 +49,18 @@ def sizes(config: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def read(text: str, world: int) -> dict[str, Any]:
-    """What torchtitan reads of an export: sizes, and its data-parallel ranks on so many devices."""
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    words = shlex.split(" ".join(lines))
+def read(text: str, layout: Any, layers: int) -> dict[str, Any]:
+    """What torchtitan reads of an export: sizes and data-parallel ranks; a pipeline's schedule is made too."""
+    words = words_of(text)
     config = ConfigManager().parse_args([*([] if "--module" in words else BESIDE), *words])
-    mesh = ParallelDims.from_config(config.parallelism, world)
+    mesh = ParallelDims.from_config(config.parallelism, layout.world)
+    if layout.pp > 1:
+        chunks = layers // (config.parallelism.pipeline_parallel_layers_per_stage * layout.pp)
+        with fake_ranks(layout.pp):
+            _build_pipeline_schedule(
+                parallelism=config.parallelism, local_batch_size=config.training.local_batch_size,
+                stages=stages_of(layout.pp, chunks), loss_fn=lambda *_: (None, None),
+            )  # fmt: skip
     return sizes(config) | {"dp": mesh.dp_replicate * mesh.dp_shard, "batch": config.training.global_batch_size}
 
 
@@ -65,7 +72,7 @@ def test_exports_are_read_as_they_were_planned(asked: Asker) -> None:
             # A pipeline's micro-batches are parts of what torchtitan calls the local batch.
             local = recipe.batch // layout.dp if layout.pp > 1 else layout.micro_batch
             planned = axes | {"micro": local, "seq": recipe.seq, "batch": recipe.batch}
-            answers.compare(f"{layout}", planned, read(one.text, layout.world))
+            answers.compare(f"{layout}", planned, read(one.text, layout, one.found.job.layers))
 
 
 def shipped() -> Iterator[tuple[str, str]]:
