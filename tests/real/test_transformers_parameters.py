@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
+import transformers
 from agreement import Answers, Asker
 from configurations import COUNTED, base_of, counted, kinds, swept, tables
 
@@ -26,6 +28,7 @@ WHY = {
 }
 UNREAD = "a model type that Lockstep does not read, refused by its name"
 OPEN = "a size that the class's own configuration leaves open, refused at its line"
+READ = frozenset(kinds())
 TABLES = ("CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
 
 
@@ -60,6 +63,13 @@ def classes(table: str) -> Iterator[tuple[str, str]]:
         yield from ((kind, name) for name in ([names] if isinstance(names, str) else names))
 
 
+def parameters_of(kind: str, file: dict[str, Any]) -> tuple[int, int, None]:
+    """All parameters of the class of a file, as of families that Lockstep should refuse."""
+    with torch.device("meta"):
+        model = getattr(transformers, file["architectures"][0])(tables()[0].CONFIG_MAPPING[kind].from_dict(file))
+    return sum(one.numel() for one in model.parameters()), 0, None
+
+
 def made(kind: str, name: str) -> tuple[dict[str, Any], tuple[Any, ...]] | None:
     """The file that a class of a family writes of itself, else a small one, and what it counts; None if it needs more.
 
@@ -68,7 +78,7 @@ def made(kind: str, name: str) -> tuple[dict[str, Any], tuple[Any, ...]] | None:
     for of in (lambda: tables()[0].CONFIG_MAPPING[kind]().to_dict(), lambda: base_of(kind)):
         try:
             file = {**json.loads(json.dumps(of(), default=str)), "architectures": [name]}
-            return file, counted(kind, file)
+            return file, counted(kind, file) if kind in READ else parameters_of(kind, file)
         except Exception:  # Whatever a class raises, it makes no model of this file.
             continue
     return None
