@@ -65,7 +65,7 @@ from lockstep.describe.workload.kind import (
 )
 from lockstep.describe.workload.logits import KeptTensor
 from lockstep.describe.workload.modulation import Modulation
-from lockstep.describe.workload.modules import modules_of, stored_weights
+from lockstep.describe.workload.modules import modules_of
 from lockstep.describe.workload.objective import PLAIN, Objective, Training, read_training
 from lockstep.describe.workload.operation import Operation
 from lockstep.describe.workload.parameters import (
@@ -93,6 +93,7 @@ from lockstep.describe.workload.recurrent import (
     Mamba2,
     Recurrent,
 )
+from lockstep.describe.workload.stored import stored_weights
 from lockstep.describe.workload.weight import Weight
 from lockstep.describe.workload.weights import (
     embedding_weights,

@@ -22,6 +22,7 @@ from lockstep.base.records import dataclass, replace
 from lockstep.base.types.saved import FP32_B
 from lockstep.describe.workload.methods import LORA, Method
 from lockstep.describe.workload.modules import JOINT, SEPARATE, Modules, modules_of
+from lockstep.describe.workload.stored import DELTA, parted_weights
 from lockstep.describe.workload.weight import Weight
 
 NAMES = {
@@ -34,7 +35,7 @@ NAMES = {
     "up_proj": ("up", "expert up", "shared up"),
     "gate_up_proj": ("gate", "expert gate", "shared gate", "up", "expert up", "shared up"),
     "down_proj": ("down", "expert down", "shared down"),
-    "in_proj": ("recurrent in", "recurrent in shared"),
+    "in_proj": ("recurrent in", "recurrent in shared", *DELTA),
     "out_proj": ("recurrent out",),
     "x_proj": ("recurrent steps",),
     "dt_proj": ("time step up",),
@@ -150,7 +151,8 @@ class Adapters:
         if self.sums(weight):
             return weight.name == "expert up"
         named = any(target in self.targets and weight.name in shared for target, shared in JOINED.items())
-        return named or any(weight.name in JOINT[one][1:] for one in self.modules.joint)
+        joint = any(weight.name in JOINT[one][1:] for one in self.modules.joint)
+        return named or joint or weight.name == "recurrent in shared"
 
     def found_in(self, weights: Iterable[Weight]) -> tuple[str, ...]:
         """The targets that are among `weights`."""
@@ -160,7 +162,7 @@ class Adapters:
     def weights(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
         """What is trained beside every target among `weights`."""
         found: list[Weight] = []
-        for weight in weights:
+        for weight in parted_weights(weights, self.modules):
             if self.adapts(weight):
                 rows, rank, own = weight.name in ROWS, self.rank_of(weight), not self.joins(weight)
                 if self.method.name == "lora":
@@ -178,6 +180,7 @@ class Adapters:
 
     def products(self, weights: Iterable[Weight]) -> int:
         """Multiply-accumulates of a token in products beside `weights`; in those added to a matrix it has none more."""
+        weights = parted_weights(weights, self.modules)
         each = (one for one in weights if self.adapts(one) and not self.sums(one))
         return sum(self.method.products(one, self.rank_of(one), not self.joins(one)) for one in each)
 
@@ -191,6 +194,7 @@ class Adapters:
         the widest linear layers, of OFT a row and a column of eight bytes for each angle of every one.
         """
         if self.method.name == "oft":
+            weights = parted_weights(weights, self.modules)
             blocks = (self.method.block_on(one.shape[0]) for one in weights if self.adapts(one) and not self.joins(one))
             return sum(INDEX_B * block * (block - 1) for block in blocks)
         return FP32_B * self._shared_elems(weights) if self.method.name == "vera" else 0.0
@@ -198,7 +202,7 @@ class Adapters:
     def _shared_elems(self, weights: Iterable[Weight]) -> int:
         """Elements of VeRA's frozen A and B."""
         wide, widest = [0], [0]
-        for weight in filter(self.adapts, weights):
+        for weight in filter(self.adapts, parted_weights(weights, self.modules)):
             if not self.joins(weight):
                 wide.append(0)
             wide[-1] += weight.shape[1]

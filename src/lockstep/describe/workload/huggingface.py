@@ -143,6 +143,8 @@ WRAPPERS = (
 
 
 TIED = "tie_word_embeddings"
+TIED_OUTSIDE = ("aya_vision", "gemma3", "internvl", "kimi_k25", "mistral3", "paligemma")
+"""Of WRAPPERS, whose class shares the two tables of tokens where the file does not say (transformers 5.24)."""
 
 
 def _text(kind: str, config: ConfigReader) -> ConfigReader:
@@ -193,7 +195,7 @@ def _read(data: Document, locate: Locate, path: str | Path) -> Model:
         raise BadInput(_unsupported(kind), config.where("model_type"))
     try:
         made = family(known(inner, replace(text, data={**text.data, "model_type": inner})))
-        notes = (*_left_out(config), *made.notes, *ignored(inner, text))
+        notes = (*_left_out(config, made.tied_embeddings), *made.notes, *ignored(inner, text))
         named: Json = {"name": _name(data, Path(path).absolute()), "notes": notes, "model_type": inner}
         return with_head(replace(made, **named, **numerics(inner, text)), inner, config)
     except BadInput as error:
@@ -219,16 +221,23 @@ def _unsupported(kind: str) -> str:
     return f"the architecture {kind[:LONGEST]!r} (model_type) is not supported: {why}; supported: {', '.join(FAMILIES)}"
 
 
-def _left_out(config: ConfigReader) -> Iterator[str]:
-    """A sentence per tower, and one where the file says of two tables of tokens what its text model does not."""
+def _left_out(config: ConfigReader, tied: bool) -> Iterator[str]:
+    """A sentence per tower, and one where the class around a text model shares tables that the text model does not."""
     for key, tower in TOWERS.items():
         if config.has(key):
             yield f"the {tower} tower ({key}) is not counted: only the text model is priced, on text alone"
-    text = config.data.get("text_config")
-    if isinstance(text, dict) and (TIED in text or config.data.get("model_type") == "llama4"):
-        inside, outside = bool(text.get(TIED)), bool(config.data.get(TIED))
+    text, kind = config.data.get("text_config"), config.data.get("model_type")
+    if isinstance(text, dict):
+        inside = bool(text.get(TIED)) if TIED in text or kind == "llama4" else tied
+        outside = bool(config.data.get(TIED, kind in TIED_OUTSIDE))
         if inside != outside:
-            yield f"{TIED} is {inside} in text_config and {outside} outside of it; releases differ in which they read"
+            words = [f"{TIED} is {inside} in text_config{_by_default(text)}",
+                     f"{outside} outside of it{_by_default(config.data)}"]  # fmt: skip
+            yield f"{' and '.join(words)}; releases differ in which they read"
+
+
+def _by_default(table: Mapping[str, object]) -> str:
+    return "" if TIED in table else " by default"
 
 
 def _name(data: Mapping[str, object], path: PurePath) -> str:

@@ -2,7 +2,7 @@
 
 Readers of families share what they read, so that a key of one could change the description of another, whose class in
 transformers never looks at it. Source: `modeling_*.py` of github.com/huggingface/transformers, 5.24, as
-tools/sweep_configurations.py counts their parameters.
+tests/real counts their parameters.
 """
 
 from __future__ import annotations

@@ -5,19 +5,14 @@ Source: `modules.toml`, by `model_type`.
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 
 from lockstep.base.documents.shipped import shipped_table
 from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json
-from lockstep.describe.workload.weight import Weight
 
 JOINT = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up"), "shared_gate_up": ("shared gate", "shared up")}
 """Matrices that may be one linear layer; its adapter has one A."""
-
-
-STORED = JOINT | {"experts": ("expert gate", "expert up")}
-"""The same of parameters, whatever adapters find: gate and up of all experts of a layer are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +36,11 @@ class Modules:
     """LayerNorm reads an fp32 copy."""
     own_scores: bool = False
     """Attention that is written out takes the softmax of scores in their format, not in fp32."""
+    flat_experts: bool = False
+    """Each matrix of a layer's experts is one of two dimensions, expert after expert."""
+    delta: str = ""
+    """What a gated delta net reads its input through: two matrices (two), or one for each of what it makes but queries,
+    keys and values (four)."""
 
     @property
     def of_linear_layers(self) -> Modules:
@@ -60,14 +60,16 @@ def modules_of(model_type: str, release: int = 5) -> Modules:
     """
     joint, listed = tuple(_table()["joint"].get(model_type, ())), _table()["experts"]
     kinds = [kind for kind in ("summed", "unreached") if model_type in listed[kind]]
+    norms = {f"{word}_norms": model_type in types for word, types in _table()["norms"].items()}
+    delta = next((word for word, types in _table()["delta"].items() if model_type in types), "")
     if release < 5:
         reached = not kinds or model_type in listed["linear_4"]
-        return Modules(joint, "apart" if reached else kinds[0], model_type in listed["routers_4"])
+        return Modules(joint, "apart" if reached else kinds[0], model_type in listed["routers_4"], delta=delta)
     experts = next(iter(kinds), "apart")
-    norms = _table()["norms"]
-    each = listed["wide"], norms["wide"], norms["centred"], norms["copied"], _table()["scores"]["own"]
-    wide = (model_type in one for one in each)
-    return Modules(joint, experts, experts == "summed" or model_type in listed["routers"], *wide)
+    router = experts == "summed" or model_type in listed["routers"]
+    flat, wide = model_type in listed["flat"], model_type in listed["wide"]
+    own = model_type in _table()["scores"]["own"]
+    return Modules(joint, experts, router, wide, own_scores=own, flat_experts=flat, delta=delta, **norms)
 
 
 def model_type(name: str) -> str:
@@ -78,26 +80,6 @@ def model_type(name: str) -> str:
 
 def _table() -> Json:
     return shipped_table("lockstep.describe.workload", "modules.toml")
-
-
-@lru_cache(maxsize=512)
-def stored_weights(weights: tuple[Weight, ...], joint: tuple[str, ...] = ()) -> tuple[Weight, ...]:
-    """The weights of one layer as the tensors of Transformers' modules: matrices that are `joint` are one, and a
-    layer's routed experts one of three dimensions, gate and up together.
-
-    Source: transformers 5.24, models/*/modeling_*.py.
-    """
-    found: dict[str | int, Weight] = {}
-    for number, one in enumerate(weights):
-        part, bias, _ = one.name.partition(" bias")
-        group = next((word for word in (*joint, "experts") if part in STORED[word]), None)
-        if one.copies > 1:
-            one = replace(one, shape=(one.copies, *one.shape), copies=1, used=1)
-        key = number if group is None else group + bias
-        if key in found:
-            one = replace(one, shape=(*one.shape[:-1], found[key].shape[-1] + one.shape[-1]))
-        found[key] = one
-    return tuple(found.values())
 
 
 def never_fused(model_type: str, heads: int, kv_heads: int) -> bool:

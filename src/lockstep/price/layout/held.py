@@ -108,12 +108,12 @@ def _counter(job: Job) -> Counted:
     """Counts bytes of states in the place of elements."""
     states, model = job.recipe.states, job.transformer
     wide = job.recipe.habits.wide_tables and model is not None and model.patches is None
-    joint = () if model is None else modules_of(model.model_type).joint
+    modules = modules_of("" if model is None else model.model_type)
 
     def counted(
         weights: Iterable[Weight], tp: Number = 1, ep: Number = 1, expert_tp: Number | None = None
     ) -> RankParameters:
-        stored = stored_weights(tuple(weights), joint)
+        stored = stored_weights(tuple(weights), modules)
         return rank_parameters(stored, tp, ep, expert_tp, partial(states.each_B, wide=wide))
 
     return counted

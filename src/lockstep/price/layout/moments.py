@@ -154,9 +154,9 @@ def updating_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], ends: tuple
     if model is None or not recipe.states.alone_B or recipe.update_in_backward:
         return 0.0
     adapters = recipe.adapters_on(model)
-    joint = modules_of(model.model_type).joint
+    modules = modules_of(model.model_type)
     kinds = by_stored(held)
-    found = [stored_weights(tuple(layer_weights(model, kind)), joint) for kind in kinds]
+    found = [stored_weights(tuple(layer_weights(model, kind)), modules) for kind in kinds]
     if adapters is not None:
         found = [adapters.weights(layer_weights(model, kind)) for kind in kinds]
     elif ends[0] or ends[1]:

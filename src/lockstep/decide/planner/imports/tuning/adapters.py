@@ -62,24 +62,24 @@ def lora(
     share = said[dropout] or 0
     if share >= 1:
         raise said.refuse(dropout, f"must be below 1, got {share:g}")
-    named = named_targets(said, where, defaults(said, where, model) if targets is None else targets)
+    named = named_targets(said, where, defaults(said, where, model) if targets is None else targets, model)
     kept = saved(said, save) if save else ""
     return f"lora:r={said[rank]},targets={named}" + (f",dropout={share:g}" if share else "") + kept
 
 
-def named_targets(said: Said, where: str, given: Sequence[str] | str) -> str:
-    """Targets in Lockstep's terms, joined by `+`; notes those that have none."""
+def named_targets(said: Said, where: str, given: Sequence[str] | str, model: Model | None = None) -> str:
+    """Targets of a model's class in Lockstep's terms, joined by `+`; notes those that have none."""
+    family = model.model_type if isinstance(model, Transformer) else ""
     each = [part.strip() for part in given.split(",")] if isinstance(given, str) else [str(one) for one in given]
     if any(one in ALL for one in each):
         return "all-linear"
     found: dict[str, None] = {}
     missing: list[str] = []
     for one in each:
-        name = target(one)
-        if name is None:
+        names = targets_of(one, family)
+        found |= dict.fromkeys(names)
+        if not names:
             missing.append(one)
-        else:
-            found[name] = None
     twice = [one for joined in JOINED if joined in found for one in found if one != joined and _shares(joined, one)]
     kept = [one for one in found if one not in twice]
     if missing or not kept:
@@ -112,10 +112,11 @@ def _grouped(targets: list[str]) -> str:
     return next((word for word, members in GROUPS.items() if set(members) == set(targets)), "+".join(targets))
 
 
-def target(module: str) -> str | None:
-    """The target in Lockstep's terms for a module's name, whole or its last part; None where there is none."""
+def targets_of(module: str, family: str = "") -> tuple[str, ...]:
+    """The targets in Lockstep's terms for a module's name, whole or its last part, in models of a type."""
     if not PLAIN.fullmatch(module):
-        return None
+        return ()
     last = module.rpartition(".")[2]
+    own = tables()["of_type"].get(family, {}).get(last)
     name = tables()["names"].get(last, last)
-    return name if name in NAMES else None
+    return tuple(own or (name,) * (name in NAMES))

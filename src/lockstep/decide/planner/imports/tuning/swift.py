@@ -125,7 +125,7 @@ def _trained(said: Said, run: Run, model: Model | None) -> None:
 
 def _vera(said: Said, where: str, model: Model | None) -> str:
     """VeRA on those of the targets that are as large as the values' matrix, which are all that ms-swift leaves."""
-    named = named_targets(said, where, said[where])
+    named = named_targets(said, where, said[where], model)
     if isinstance(model, Transformer):
         each = {name: sizes for name, sizes in target_sizes(named, model).items() if sizes}
         alike = [name for name, sizes in each.items() if sizes == each.get("v_proj")]

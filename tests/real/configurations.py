@@ -1,15 +1,15 @@
 """Counts parameters of the classes of the `transformers` package while one key of config.json changes at a time.
 
-    python tools/sweep_configurations.py tests/workload/oracle/sweep.json.gz
+Every family starts from a small config.json, `base`. A change sets or removes one of: every key that the config class
+writes, every alias that it accepts, every name that the source of its models reads from a configuration, and
+`architectures`, with the number of labels beside it. The class is made on the meta device from exactly the file that
+Lockstep reads. Changes that the class refuses are left out.
 
-Needs torch and transformers: run it in an environment of its own. Every family starts from a small config.json, `base`.
-A change sets or removes one of: every key that the config class writes, every alias that it accepts, every name that
-the source of its models reads from a configuration, and `architectures`, with the number of labels beside it. The class
-is made on the meta device from exactly the file that the test reads. Changes that the class refuses are left out.
+    PYTHONPATH=tests python tests/real/configurations.py tests/workload/oracle/sweep.json.gz
 
-A group of the table holds the changes that give one result: parameters, those among them that are stored but get no
-gradient (only corrections of routers are), and whether the output table is the input table. Keys of nested tables have
-dots. REMOVED marks a key that is not there, which differs from null. `one` lists values of keys that change alone.
+writes what a release counted, for tests where it is not installed. A group of that table holds the changes that give
+one result: parameters, those among them that are stored but get no gradient (only corrections of routers are), and
+whether the output table is the input table. `one` lists values of keys that change alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-REMOVED = "<removed>"
+from configuration_outcomes import REMOVED, changed
+from lockstep.describe.workload.huggingface import FAMILIES, WRAPPERS
+
 SMALL: dict[str, Any] = {
     "hidden_size": 64, "n_embd": 64, "d_model": 64, "word_embed_proj_dim": 64, "d_kv": 16,
     "intermediate_size": 128, "ffn_dim": 128, "d_ff": 128, "intermediate_size_mlp": 160, "moe_intermediate_size": 32,
@@ -40,7 +42,9 @@ SMALL: dict[str, Any] = {
     "mamba_n_heads": 8, "mamba_d_state": 8, "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 8,
 }  # fmt: skip
 """Sizes of every family whose class has a key of the name."""
+TIED = "tie_word_embeddings"
 OWN: dict[str, dict[str, Any]] = {
+    "aya_vision": {"vision_config": {"model_type": "siglip_vision_model", "hidden_size": 64, "num_attention_heads": 4}},
     "bamba": {"attn_layer_indices": [1]},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 500000.0},
              "ffn_config": {"hidden_size": 64, "ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2}},
@@ -88,8 +92,8 @@ OTHERS: dict[str, list[Any]] = {
     "position_embedding_type": ["absolute"], "embedding_size": [32], "kv_lora_rank": [16],
 }  # fmt: skip
 """Keys of one family that its file may hold where another's class does not know them."""
-PICTURED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "gemma3", "llama4", "qwen3_5", "qwen3_5_moe")
-"""Model types with a text model beside one of images; of the first four no class makes the text model with its head."""
+HEADLESS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
+"""Of WRAPPERS, whose text model is beside one of images, those where no class makes the text model with its head."""
 IMAGES = ("resnet", "vit")
 ENCODERS = ("bert", "roberta")
 UNTRIED = {
@@ -99,6 +103,8 @@ UNTRIED = {
     "eos_token_id", "decoder_start_token_id", "chunk_size_feed_forward", "init_device",
 }  # fmt: skip
 """Keys of every configuration that say nothing of the model's shape, and those that have rows of their own."""
+COUNTED = ("count", "untrained", "tied")
+"""What is asked of a class: parameters, those without gradient, whether the output table is the input table."""
 LABELS: tuple[dict[str, Any], ...] = ({}, {"num_labels": 1}, {"id2label": {"0": "A", "1": "B", "2": "C"}})
 
 
@@ -108,26 +114,33 @@ def tables() -> tuple[Any, Any]:
     return importlib.import_module(f"{folder}.configuration_auto"), importlib.import_module(f"{folder}.modeling_auto")
 
 
+def kinds() -> list[str]:
+    """Model types that Lockstep reads, of which there are classes."""
+    return sorted({*FAMILIES, *WRAPPERS, "resnet"} & {*tables()[0].CONFIG_MAPPING_NAMES})
+
+
 def base_of(kind: str) -> dict[str, Any]:
     """The small config.json of a family."""
-    if kind in PICTURED:
-        return {"model_type": kind, "text_config": base_of(tables()[0].CONFIG_MAPPING[kind]().text_config.model_type)}
+    if kind in WRAPPERS:
+        text = base_of(tables()[0].CONFIG_MAPPING[kind]().text_config.model_type)
+        return {"model_type": kind, TIED: False, "text_config": text, **OWN.get(kind, {})}
     written = tables()[0].CONFIG_MAPPING[kind]().to_dict()
     found = {key: value for key, value in SMALL.items() if key in written} | OWN.get(kind, {})
     pad = written.get("pad_token_id")
     if isinstance(pad, int) and pad >= SMALL["vocab_size"]:
         found["pad_token_id"] = 0
-    return {"model_type": kind, **{key: value for key, value in found.items() if value is not None}}
+    bare = {"architectures": [class_of(kind)]} if kind.removesuffix("_text") in HEADLESS else {}
+    return {"model_type": kind, **bare, **{key: value for key, value in found.items() if value is not None}}
 
 
 def class_of(kind: str) -> str:
     """The class that makes a whole model of a family whose file names none."""
     models = tables()[1]
-    if kind in PICTURED:
+    if kind in WRAPPERS:
         whole = models.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
     elif kind in IMAGES:
         whole = models.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES
-    elif kind in ENCODERS:
+    elif kind in ENCODERS or kind.removesuffix("_text") in HEADLESS:
         whole = models.MODEL_MAPPING_NAMES
     elif kind in ("t5", "mt5"):
         whole = models.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
@@ -160,7 +173,7 @@ def counted(kind: str, file: dict[str, Any]) -> tuple[int, int, bool | None]:
     model.tie_weights()
     out = model.get_output_embeddings()
     tied = None if out is None else out.weight is model.get_input_embeddings().weight
-    part = model.get_decoder() if kind in PICTURED else model
+    part = model.get_decoder() if kind in WRAPPERS else model
     inside = {id(one) for one in part.parameters()}
     beside = 0 if out is None or id(out.weight) in inside else out.weight.numel()
     buffers = {one: value.numel() for one, value in part.named_buffers() if one.endswith("correction_bias")}
@@ -190,13 +203,13 @@ def values(key: str, value: Any) -> Iterator[Any]:
 
 def changes(kind: str, base: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every change of one key of a family's file."""
-    if kind in PICTURED:
+    if kind in WRAPPERS:
         text = base["text_config"]
-        inner = changes_of_text(text["model_type"], text) if kind in PICTURED[:4] else ()
+        inner = changes_of_text(text["model_type"], text) if kind in HEADLESS else ()
         yield from ({f"text_config.{key}": value for key, value in change.items()} for change in inner)
-        tied = "tie_word_embeddings"
-        yield from ({tied: value, f"text_config.{tied}": not value} for value in (True, False))
-        yield from ({"tie_word_embeddings": tied} for tied in (True, False))
+        for outside in (True, False, REMOVED):
+            yield from ({TIED: outside, f"text_config.{TIED}": inside} for inside in (True, False))
+            yield {TIED: outside}
         return
     yield from changes_of_text(kind, base)
     for name in heads_of(kind):
@@ -214,7 +227,7 @@ def changes_of_text(kind: str, base: dict[str, Any]) -> Iterator[dict[str, Any]]
             yield from ({f"{key}.{one}": other} for one, it in inner.items() for other in values(one, it))
         else:
             yield from ({key: other} for other in values(key, value))
-    yield from ({key: REMOVED} for key in base if key != "model_type")
+    yield from ({key: REMOVED} for key in base if key not in ("model_type", "architectures"))
     for alias, key in (getattr(config, "attribute_map", None) or {}).items():
         if isinstance(written.get(key), int):
             yield {key: REMOVED, alias: 2 * written[key]}
@@ -235,27 +248,20 @@ def source_of(kind: str) -> str:
     return inspect.getsource(own) + inspect.getsource(shared) if own else ""
 
 
-def changed(file: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """A file with some keys set or removed."""
-    made: dict[str, Any] = json.loads(json.dumps(file))
-    for key, value in change.items():
-        *outer, name = key.split(".")
-        table = made.setdefault(outer[0], {}) if outer else made
-        table[name] = value
-        if value == REMOVED:
-            del table[name]
-    return made
-
-
-def swept(kind: str) -> dict[str, Any]:
-    """The table of a family."""
+def swept(kind: str) -> Iterator[tuple[dict[str, Any], tuple[int, int, bool | None]]]:
+    """The changes of a family that its class takes, and what it counts of each."""
     base = base_of(kind)
-    groups: dict[tuple[int, int, bool | None], dict[str, Any]] = {}
     for change in [{}, *changes(kind, base)]:
         try:
-            found = counted(kind, changed(base, change))
+            yield change, counted(kind, changed(base, change))
         except Exception:  # Whatever a class raises of a value, it does not take it.
             continue
+
+
+def table_of(kind: str) -> dict[str, Any]:
+    """The same as a table in which changes of one result are a group."""
+    groups: dict[tuple[int, int, bool | None], dict[str, Any]] = {}
+    for change, found in swept(kind):
         group = groups.setdefault(found, {"one": {}, "several": []})
         if len(change) == 1:
             ((key, value),) = change.items()
@@ -263,9 +269,8 @@ def swept(kind: str) -> dict[str, Any]:
             its += [] if any(value is it or (value == it and type(value) is type(it)) for it in its) else [value]
         else:
             group["several"].append(change)
-    keys = ("count", "untrained", "tied")
-    rows = [dict(zip(keys, found, strict=True)) | group for found, group in groups.items()]
-    return {"class": class_of(kind), "base": base, "groups": rows}
+    rows = [dict(zip(COUNTED, found, strict=True)) | group for found, group in groups.items()]
+    return {"class": class_of(kind), "base": base_of(kind), "groups": rows}
 
 
 def main() -> None:
@@ -275,8 +280,8 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
     lines = []
-    for kind in sys.argv[2:] or KINDS.split():
-        found = swept(kind)
+    for kind in sys.argv[2:] or kinds():
+        found = table_of(kind)
         groups = ",\n".join(json.dumps(group, separators=(",", ":")) for group in found.pop("groups"))
         lines.append(f'"{kind}": {json.dumps(found)[:-1]}, "groups": [\n{groups}\n]}}')
         print(f"{kind:20} {groups.count('{'):6}", flush=True)
@@ -284,15 +289,6 @@ def main() -> None:
     text = head + ",\n".join(lines) + "\n}}\n"
     Path(sys.argv[1]).write_bytes(gzip.compress(text.encode("utf-8"), mtime=0))
 
-
-KINDS = """arcee bamba bert biogpt bloom codegen cohere cohere2 cwm dbrx deepseek_v2 deepseek_v3 dots1 ernie4_5
-ernie4_5_moe exaone4 falcon flex_olmo gemma gemma2 gemma3 gemma3_text glm glm4 glm4_moe gpt2 gpt_bigcode
-gpt_neo gpt_neox gpt_oss gptj granite granitemoe granitemoehybrid granitemoeshared helium
-hunyuan_v1_dense jais2 jamba llama llama4 llama4_text mamba mamba2 minicpm3 minimax_m2 ministral3 mistral
-mixtral mpt mt5 nanochat nemotron nemotron_h olmo olmo2 olmo3 olmoe opt phi phi3 phimoe qwen2 qwen2_5_vl
-qwen2_moe qwen2_vl qwen3 qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_vl
-qwen3_vl_moe resnet roberta seed_oss smollm3 solar_open stablelm starcoder2 t5 vaultgemma vit youtu"""
-"""Model types of `lockstep.describe.workload.huggingface.FAMILIES` that have a class for text, or for images, alone."""
 
 if __name__ == "__main__":
     main()
