@@ -64,8 +64,9 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 5 more: figures that are declared, and what they draw from.
     # 10 more: configurations of software for reinforcement learning, the longest answer of a step, rarer families.
     # 5 more: a step over the machine (its data, its picture, its screen), which tensors memory holds, and their form.
-    # 1 more: weights as the tensors of classes, recurrent ones too.
-    "files": (lambda: len(sources()), 1217),
+    # 1 more: weights as the tensors of classes, recurrent ones too. 1 more: files beside traces that are refused.
+    # 1 more: methods of data classes that are made when they are used; 1 fewer: pages of claims are a tool's.
+    "files": (lambda: len(sources()), 1219),
     # 5,600 more for the same, states of optimizers by tensor, and what fine-tuning steps hold at their moments.
     # 500 more for these four, without which programs that people run were captured wrongly or not at all.
     # 440 more: that file, modules of captured operations, kernels of a GPU, and rows that captures found to differ.
@@ -87,7 +88,9 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 65 more: shards and copies of experts have groups and levels of their own.
     # 720 more for these five, and for cards on the page.
     # 79 more: that file, a note of two tables of tokens, names of modules by the class.
-    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 150_890),
+    # 220 more that asking real software needed: files beside traces, groups that a dump names, copies of shards, models
+    # that are copied, scores that are written out, casts of adapters. 133 fewer: pages of claims, validators of options.
+    "lines": (lambda: sum(text.count("\n") for text in sources().values()), 151_160),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),
     "files that import one another": (largest_circle, 5),

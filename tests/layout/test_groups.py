@@ -140,7 +140,7 @@ def test_the_summary_names_the_level_that_each_group_crosses() -> None:
         "cp": (2, 32, "node"),
         "ep": (2, 32, "node"),
         "dp": (4, 16, "fabric"),
-        "copies": (4, 16, "fabric"),
+        "copies": (2, 32, "fabric"),
         "pp": (2, 32, "fabric"),
         "data": (8, 8, "fabric"),
         "expert_data": (4, 16, "fabric"),

@@ -332,9 +332,6 @@ def _core(model: Transformer, piece: Piece, name: str) -> Iterator[Row]:
         yield Row(f"{name} probabilities after dropout", scores_B, "scores", core)
 
 
-# --- beside its operations -----------------------------------------------------------------------------------
-
-
 def _beside(model: Transformer, piece: Piece, kind: LayerKind) -> Iterator[Row]:
     """What waits beside what operations read: casts, masks, adapters, and what recomputation per operation keeps."""
     if np.any(piece.own_casts) and piece.adapters is None:

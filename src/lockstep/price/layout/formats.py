@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element in a narrow format, its scales included (one byte per 32 or 16 elements)."""
 BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "nf4-single": 0.5 + 4 / 64, "int8": 1.0, "gptq": 0.5 + 2.5 / 128}
@@ -20,3 +22,13 @@ NOT_TRAINED = {
 """Formats of `Device.peak_flops` that nothing here is trained in, and what to say instead: integers serve inference."""
 ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
 """Bytes per activation element where products run in a wide format: tf32 rounds inside the unit, memory holds fp32."""
+
+
+class ElementBytes(NamedTuple):
+    """Bytes of one trained element."""
+
+    parameter_B: float
+    gradient_B: float
+    wire_B: float
+    """Of its gradient when gradients are reduced."""
+    master_B: float

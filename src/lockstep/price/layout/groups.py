@@ -18,10 +18,9 @@ from lockstep.base.types.plain import Json
 from lockstep.describe.hardware import Cluster
 from lockstep.price.layout.layout import Layout, LayoutGrid
 
-WITHIN = {
-    "data": ("cp", "dp"), "expert_data": ("edp",), "shard": ("cp", "dp"), "copies": ("cp", "dp"),
-    "expert_shard": ("edp",),
-}  # fmt: skip
+DATA, EXPERT_DATA = ("cp", "dp"), ("edp",)
+"""Axes of the ranks that hold the same dense parameters, and the same experts."""
+WITHIN = {"data": DATA, "expert_data": EXPERT_DATA, "shard": DATA, "copies": DATA, "expert_shard": EXPERT_DATA}
 """Axes that the groups with names of their own cover."""
 OF_EXPERTS = ("etp", "ep", "edp")
 """Axes of the experts' grid alone."""

@@ -73,11 +73,11 @@ def _adapters_host_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole
     def of(each_B: float) -> Number:
         return sharded(grid, dense * each_B, expert * each_B, divided)
 
-    weights_B = sharded(grid, *frozen_B(job, grid, held, whole), divided) + of(recipe.adapter_B)
+    weights_B = sharded(grid, *frozen_B(job, grid, held, whole), divided) + of(recipe.of_adapters.parameter_B)
     weights_B = weights_B + copies_B(recipe, grid, whole)
     own_B = states_B(job, trained, partial(trained_parameters, job, grid, held))
-    optimizer_B = of(recipe.adapter_master_B) + sharded(grid, *own_B, divided)
-    return host_states_B(grid, weights_B, of(recipe.adapter_gradient_B), optimizer_B)
+    optimizer_B = of(recipe.of_adapters.master_B) + sharded(grid, *own_B, divided)
+    return host_states_B(grid, weights_B, of(recipe.of_adapters.gradient_B), optimizer_B)
 
 
 def copies_B(recipe: Recipe, grid: LayoutGrid, whole: RankParameters) -> Number:

@@ -71,7 +71,7 @@ def piece(recipe: Recipe, grid: LayoutGrid, model: Transformer) -> Piece:
         cached_attention_B=recipe.attention_output_B,
         recompute_modules=recipe.recompute_modules,
         adapters=recipe.adapters_on(model),
-        half_adapters=recipe.half_adapters,
+        half_adapters=recipe.habits.half_adapters or recipe.casts_adapters,
         fused_adapters="again" in ways["adapters"].numbers,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,

@@ -371,9 +371,9 @@ def _adapted_states(
     def of(each_B: float, divided: Truth) -> Number:
         return sharded(grid, dense * each_B, trained.expert_elems * each_B, divided)
 
-    weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, base_B + of(recipe.adapter_B, given_up))
-    gradients_B = np.where(gradients_pass(recipe, grid), 0.0, of(recipe.adapter_gradient_B, sharing.scatters))
-    optimizer_B = of(recipe.adapter_master_B, sharing.sharded) + sharded(grid, *own_B, sharing.sharded)
+    weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, base_B + of(recipe.of_adapters.parameter_B, given_up))
+    gradients_B = np.where(gradients_pass(recipe, grid), 0.0, of(recipe.of_adapters.gradient_B, sharing.scatters))
+    optimizer_B = of(recipe.of_adapters.master_B, sharing.sharded) + sharded(grid, *own_B, sharing.sharded)
     weights_B = weights_B + buffers_B(job)
     tables = _copied_states(job, grid, stage)
     optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
@@ -399,7 +399,7 @@ def _gathered(job: Job, grid: LayoutGrid, parameters: RankParameters, trained: R
     adapted = recipe.adapters is not None
     layer = (parameters.matrix_elems + parameters.expert_elems) / layers
     passing = (trained.matrix_elems + trained.expert_elems) / layers
-    each_B = recipe.adapter_wire_B if adapted else max(recipe.wire_B, recipe.parameter_B)
+    each_B = recipe.of_adapters.wire_B if adapted else max(recipe.wire_B, recipe.parameter_B)
     gradients_B = np.where(sharing.scatters | gradients_pass(recipe, grid), passing * each_B, 0.0)
     stored_B = recipe.base_B if adapted else recipe.parameter_B
     held = 2.0 * layer if sharing.held_frac is None else sharing.held_frac * parameters.total_elems

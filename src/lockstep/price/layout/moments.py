@@ -68,8 +68,9 @@ def casts(job: Job, grid: LayoutGrid, held: Counter[LayerKind], last: bool) -> C
     layers, own = _cast_weights(model, recipe, grid, held), _cast_adapters(model, recipe, grid, held, adapted)
     again, models = grid.recompute == FULL, recipe.objective.models
     ends = np.where(again, 1.0, 0.0) if not recipe.objective.frozen else 1.0
-    weights_B, adapters_B = (sum((count * of[kind] for kind, count in by_stored(held).items()), 0.0 * grid.tp)
-                             for of in (layers, own))  # fmt: skip
+    numbers = by_stored(held)
+    weights_B = sum((count * layers[kind] for kind, count in numbers.items()), 0.0 * grid.tp)
+    adapters_B = sum((count * own[kind] for kind, count in numbers.items()), 0.0 * grid.tp)
     tiled = recipe.loss_kind == TILED
     head_B = model.vocab / grid.tp * model.hidden * recipe.element_B * (last and model.has_head and not tiled)
     largest_B = np.maximum.reduce([np.asarray(layers[kind] * wide + own[kind]) for kind in layers]) if layers else 0.0
@@ -83,8 +84,8 @@ def casts(job: Job, grid: LayoutGrid, held: Counter[LayerKind], last: bool) -> C
 
 def _casts_adapters(recipe: Recipe) -> bool:
     """Whether autocast casts adapters: those that PEFT leaves in fp32."""
-    wide = not recipe.half_adapters and recipe.element_B < FP32_B
-    return recipe.habits.autocast and recipe.adapters is not None and wide
+    narrow = recipe.habits.half_adapters or recipe.casts_adapters or recipe.element_B >= FP32_B
+    return recipe.habits.autocast and recipe.adapters is not None and not narrow
 
 
 def _cast_weights(
@@ -163,5 +164,5 @@ def updating_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], ends: tuple
         found.append((*embedding_weights(model), *head_weights(model)))
     each_B = recipe.states.alone_B
     if recipe.adapters is not None:
-        each_B = recipe.states.alone_B if recipe.adapter_B < FP32_B else 2 * FP32_B
+        each_B = recipe.states.alone_B if recipe.of_adapters.parameter_B < FP32_B else 2 * FP32_B
     return max((math.prod(one.shape) for weights in found for one in weights), default=0) * each_B / grid.tp

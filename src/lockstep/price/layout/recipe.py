@@ -15,7 +15,15 @@ from lockstep.base.types.plain import Json, plain
 from lockstep.base.types.saved import FP32_B
 from lockstep.describe.stacks import ATTENTION_KERNELS, DEFAULT, OPTIONS, Habits, Stack, stack, stacks, ways
 from lockstep.describe.workload import MODULES, PLAIN, Adapters, Objective, Training, Transformer, read_training
-from lockstep.price.layout.formats import ACTIVATION_B, ADAPTER_B, BASE_B, BITSANDBYTES, NARROW_B, NOT_TRAINED
+from lockstep.price.layout.formats import (
+    ACTIVATION_B,
+    ADAPTER_B,
+    BASE_B,
+    BITSANDBYTES,
+    NARROW_B,
+    NOT_TRAINED,
+    ElementBytes,
+)
 from lockstep.price.layout.layout import LayoutGrid
 from lockstep.price.layout.losses import usual_loss
 from lockstep.price.layout.optimizers import Optimizer, beside_half, optimizer
@@ -292,35 +300,12 @@ class Recipe(Brief):
         return self.habits.casts_adapters and self.adapters is not None and self.base in BITSANDBYTES
 
     @property
-    def half_adapters(self) -> bool:
-        """Whether products of adapters read parameters in half precision."""
-        return self.habits.half_adapters or self.casts_adapters
-
-    def _of_adapters(self, own_B: float) -> float:
-        """Bytes of an adapter's element where other parameters take `own_B`."""
+    def of_adapters(self) -> ElementBytes:
+        """Bytes of an adapter's element: as of other parameters, or without a master copy in PEFT's fp32 or cast."""
         if self.habits.half_adapters:
-            return own_B
-        return ADAPTER_B / 2 if self.casts_adapters else ADAPTER_B
-
-    @property
-    def adapter_B(self) -> float:
-        """Bytes of an adapter's element."""
-        return self._of_adapters(self.working_B)
-
-    @property
-    def adapter_gradient_B(self) -> float:
-        """Bytes of its accumulated gradient."""
-        return self._of_adapters(self.gradient_B)
-
-    @property
-    def adapter_wire_B(self) -> float:
-        """Bytes of its gradient when gradients are reduced."""
-        return self._of_adapters(self.wire_B)
-
-    @property
-    def adapter_master_B(self) -> float:
-        """Bytes of its master copy: what is stored in fp32 is updated in place and has none."""
-        return self.states.master_B if self.habits.half_adapters else 0.0
+            return ElementBytes(self.working_B, self.gradient_B, self.wire_B, self.states.master_B)
+        each_B = ADAPTER_B / 2 if self.casts_adapters else ADAPTER_B
+        return ElementBytes(each_B, each_B, each_B, 0.0)
 
     def offloaded_of(self, layers: int) -> int:
         """Of so many layers of a stage, those whose kept activations wait in host memory."""
@@ -411,10 +396,8 @@ class Recipe(Brief):
 
     @property
     def bytes_per_parameter(self) -> float:
-        """Parameter, gradient and optimizer bytes of a matrix parameter when nothing is sharded.
-
-        16 = 2 + 2 + 12: half precision, and Adam's master and moments in fp32 (ZeRO paper). With gradients in fp32
-        (Megatron's main gradients) it is 18 = 2 + 4 + 12, or 20 where one in half precision is kept beside them.
+        """Bytes of a matrix parameter, its gradient and states when nothing is sharded: 2 + 2 + 12 with Adam (ZeRO
+        paper), 18 with gradients in fp32 (Megatron's), or 20 with one in half precision beside them.
         """
         return self.working_B + self.gradient_B + self.states.matrix_B
 

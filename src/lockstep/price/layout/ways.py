@@ -30,7 +30,7 @@ def recipe_traits(recipe: Recipe) -> set[str]:
         "unfused": not recipe.fused_elementwise,
         "compiled": software.compiled,
         "interpreted": not (software.compiled and recipe.fused_elementwise),
-        "fp32_adapters": not recipe.half_adapters,
+        "fp32_adapters": not (habits.half_adapters or recipe.casts_adapters),
         "unquantised": recipe.base is None,
         "nf4": recipe.base in NF4,
         # What FSDP2 comes with adds the outputs of every rank whose keys it gathers.

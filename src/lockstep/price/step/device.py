@@ -95,9 +95,9 @@ def _sizes(job: Job, grid: LayoutGrid, held: RankParameters) -> Sizes:
         return Sizes(parameters_B, parameters_B, of(held, recipe.wire_B))
     adapters = fullest_adapters(job, grid)
     copies_B = recipe.parameter_B * np.maximum(copied_elems(job, grid, 0), copied_elems(job, grid, grid.stages - 1))
-    dense_B, expert_B = of(adapters, recipe.adapter_wire_B)
+    dense_B, expert_B = of(adapters, recipe.of_adapters.wire_B)
     # Of what is gathered of a frozen model nearly all are matrices of blocks, which travel as they are stored.
-    return Sizes(of(held, recipe.base_B), of(adapters, recipe.adapter_B), (dense_B + copies_B, expert_B))
+    return Sizes(of(held, recipe.base_B), of(adapters, recipe.of_adapters.parameter_B), (dense_B + copies_B, expert_B))
 
 
 def _forwards_each(recipe: Recipe, grid: LayoutGrid) -> Number:
@@ -166,8 +166,10 @@ def _host_traffic(
     if recipe.adapters is None:
         parameters_B, gradients_B = held_elems * recipe.parameter_B, trained_elems * recipe.gradient_B
     else:
-        parameters_B = trained_elems * recipe.adapter_B + np.where(parameters_leave, held_elems * recipe.base_B, 0.0)
-        gradients_B = trained_elems * recipe.adapter_gradient_B
+        parameters_B = trained_elems * recipe.of_adapters.parameter_B + np.where(
+            parameters_leave, held_elems * recipe.base_B, 0.0
+        )
+        gradients_B = trained_elems * recipe.of_adapters.gradient_B
     found = host_traffic(
         cluster.host_bandwidth_Bps,
         cluster.host_update_Bps,

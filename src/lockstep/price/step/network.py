@@ -10,13 +10,9 @@ from lockstep.base.records import dataclass, field
 from lockstep.base.types.arrays import Ints
 from lockstep.describe.hardware import Cluster
 from lockstep.price.layout import LayoutGrid, Span, parted_spans, span
+from lockstep.price.layout.groups import DATA, EXPERT_DATA
 from lockstep.simulate.parallel.data.zero import Groups
 from lockstep.simulate.parallel.group import Levels, shared_s_per_B
-
-DATA = ("cp", "dp")
-"""Axes of the ranks that hold the same dense parameters."""
-EXPERT_DATA = ("edp",)
-"""Axes of those that hold the same experts."""
 
 
 @dataclass(frozen=True, slots=True)
