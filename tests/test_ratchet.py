@@ -88,8 +88,8 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 65 more: shards and copies of experts have groups and levels of their own.
     # 720 more for these five, and for cards on the page.
     # 79 more: that file, a note of two tables of tokens, names of modules by the class.
-    # 220 more that asking real software needed: files beside traces, groups that a dump names, copies of shards, models
-    # that are copied, scores that are written out, casts of adapters. 133 fewer: pages of claims, validators of options.
+    # 220 more that asking real software needed: files beside traces, groups that a dump names, copies of shards, copied
+    # models, scores that are written out, casts of adapters. 133 fewer: pages of claims, validators of options.
     "lines": (lambda: sum(text.count("\n") for text in sources().values()), 151_160),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),

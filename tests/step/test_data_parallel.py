@@ -51,6 +51,17 @@ def test_sharding_inside_nodes_adds_one_all_reduce_between_them(zero: int) -> No
     assert found_s == pytest.approx(2.0 * (NODES - 1) / NODES * shard_B / 1e6, rel=1e-3)
 
 
+@pytest.mark.parametrize("ep", [1, 2, 8])
+def test_copies_sum_the_gradients_of_experts_too(ep: int) -> None:
+    """A rank has its share of one copy: of dense layers one of eight, of the experts of its rank eight over ep."""
+    mixtral = model("mixtral-8x7b")
+    counted = parameters(mixtral)
+    experts = counted.by_category["routed_experts"]
+    job = replace(LLAMA, model=mixtral)
+    found = compose(job, CLUSTER, Layout(dp=64, ep=ep, zero=3, shard=8).grid()).around.copied_B
+    assert float(found) == pytest.approx(2.0 * ((counted.total - experts) / 8 + experts / ep / (8 / ep)))
+
+
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_a_shard_group_of_all_ranks_equals_none(zero: int) -> None:
     assert data_parallel_s(Layout(dp=64, zero=zero, shard=64)) == data_parallel_s(Layout(dp=64, zero=zero))

@@ -74,10 +74,10 @@ def _around(
     host = HostTraffic()
     if np.any(grid.offload != KEEP) or recipe.offload_layers:
         host = _host_traffic(job, cluster, grid, held, pieces, kinds)
-    parameter_B, gradient_B = sum(sizes.gathered_B(sharing)), sum(sizes.gradients_B)
-    copied_B, kernels = sizes.gradients_B[0] / grid.shard_ranks, _kernels(job, grid, body)
+    parameter_B, (dense_B, expert_B) = sum(sizes.gathered_B(sharing)), sizes.gradients_B
+    copied_B, kernels = dense_B / grid.shard_ranks + expert_B / grid.expert_shard_ranks, _kernels(job, grid, body)
     return Around(
-        sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, copied_B, host,
+        sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, dense_B + expert_B, copied_B, host,
         recipe.local_steps,
         Clock.of(cluster.device, recipe).traffic_device_frac, _forwards_each(recipe, grid),
     )  # fmt: skip
