@@ -21,12 +21,13 @@ sys.path.append(str(ROOT / "tests"))
 from cli_runner import run  # noqa: E402
 
 PLOTS = {
-    "plan.png": "plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T",
-    "errors.png": "validate",
-    "zb-h1.png": "pipeline --stages 4 --microbatches 8 --schedule zb-h1",
-    "claims-b14.png": "claims B.14",
+    "plan.png": "plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T --plot",
+    "errors.png": "validate --plot",
+    "zb-h1.png": "pipeline --stages 4 --microbatches 8 --schedule zb-h1 --plot",
+    "claims-b14.png": "claims B.14 --plot",
+    "machine.png": "estimate llama3-70b --cluster dgx-h100:8 --tp 8 --pp 4 --batch 256 --moment 40% --machine",
 }
-"""By file the command that draws it with --plot."""
+"""By file the command that draws it, which ends with the option for the file."""
 SCREENS = {"ui.png": "/ask"}
 """By file the screen of the page with its first question."""
 SIZE = {"width": 1400, "height": 1000}
@@ -54,9 +55,9 @@ def drawn(name: str, folder: Path) -> Path:
     made = folder / name
     if name in SCREENS:
         return photographed(SCREENS[name], made)
-    found = run(*shlex.split(PLOTS[name]), "--plot", str(made))
+    found = run(*shlex.split(PLOTS[name]), str(made))
     if not made.is_file():
-        raise RuntimeError(f"lockstep {PLOTS[name]} --plot {name}: {found.err}")
+        raise RuntimeError(f"lockstep {PLOTS[name]} {name}: {found.err}")
     return made
 
 
