@@ -297,7 +297,7 @@ def _heads(model: Transformer, piece: Piece, kind: LayerKind, reads: Sequence[Te
     (query, key, value), attention = reads, model.attention
     turned = model.positions == "rotary" and kind.mixer != "nope"
     # Attention that is written out reads copies by head, and what it gives is copied as it is.
-    views = piece.joint_qkv and piece.flash_attention
+    views = piece.joint_qkv and piece.flash_attention and not modules_of(model.model_type).copied_heads
     if views and turned and not (piece.repeated_heads and attention.kv_heads < attention.heads):
         yield Tensor("queries before rotary embedding", query.numbers, "tp")
         yield Tensor("keys before rotary embedding", key.numbers, "kv")

@@ -36,6 +36,8 @@ class Modules:
     """LayerNorm reads an fp32 copy."""
     own_scores: bool = False
     """Attention that is written out takes the softmax of scores in their format, not in fp32."""
+    copied_heads: bool = False
+    """What a joint product makes is copied head by head, and nothing keeps the product."""
     flat_experts: bool = False
     """Each matrix of a layer's experts is one of two dimensions, expert after expert."""
     delta: str = ""
@@ -68,8 +70,10 @@ def modules_of(model_type: str, release: int = 5) -> Modules:
     experts = next(iter(kinds), "apart")
     router = experts == "summed" or model_type in listed["routers"]
     flat, wide = model_type in listed["flat"], model_type in listed["wide"]
-    own = model_type in _table()["scores"]["own"]
-    return Modules(joint, experts, router, wide, own_scores=own, flat_experts=flat, delta=delta, **norms)
+    own, copied = model_type in _table()["scores"]["own"], model_type in _table()["heads"]["copied"]
+    return Modules(
+        joint, experts, router, wide, own_scores=own, copied_heads=copied, flat_experts=flat, delta=delta, **norms
+    )
 
 
 def model_type(name: str) -> str:
