@@ -20,7 +20,7 @@ CONTENTS = {
         use/cases use/converge use/claims use/sweeps use/measure use/diagnose use/watch use/rig use/train use/runs
         use/python""",
     "Reference": """reference/glossary reference/api reference/formulas reference/json reference/experiments
-        reference/configurations reference/claims""",
+        reference/configurations reference/claims reference/real-software reference/surprises""",
     "Validation": "trust validation case-studies validation-rig errata",
     "Project": "decisions/index /CONTRIBUTING /CHANGELOG /SECURITY",
 }
