@@ -87,9 +87,8 @@ def test_every_device_is_on_a_node_that_is_drawn(name: str) -> None:
 
 def test_a_message_of_the_pipeline_has_the_bytes_of_its_activations() -> None:
     """One sequence of 8,192 tokens with 4,096 values of two bytes each, of which each of two ranks sends its half."""
-    sent = [
-        moved for at in np.linspace(0, 1, 400) for one in Machine.of(asked("few")).doing(at) for moved in one.traffic
-    ]
+    machine = Machine.of(asked("few"))
+    sent = [moved for at in np.linspace(0, 1, 400) for one in machine.doing(at) for moved in one.traffic]
     assert {moved.size_B for moved in sent if moved.kind == "pp"} == {8192 * 4096 * 2 / 2}
     assert {moved.level for moved in sent if moved.kind == "tp"} == {0}
 

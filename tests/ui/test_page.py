@@ -392,7 +392,7 @@ def test_every_change_has_an_address_and_back_undoes_it(watched: Any) -> None:
     page.page.wait_for_url("**/layout?**")
     page.page.go_back()
     page.page.wait_for_url("**/ask?**")
-    page.page.wait_for_function("() => document.querySelector('footer pre').textContent.startsWith('lockstep plan')")
+    page.page.wait_for_function("() => document.querySelector('footer pre')?.textContent.startsWith('lockstep plan')")
     page.quiet()
 
 

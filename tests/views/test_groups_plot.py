@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 import lockstep
 from lockstep.base.errors import BadInput
 from lockstep.decide.planner.estimate import Estimate
-from lockstep.price.layout.groups import group_summary, process_groups
+from lockstep.price.layout.groups import GROUPS, group_summary, process_groups
 from lockstep.show.views.parts.figure import PALETTE, save_figure
 from lockstep.show.views.parts.groups import MOST_RANKS, NAMES, _places, groups_of, plot_groups
 
@@ -90,3 +90,7 @@ def test_ranks_of_a_node_are_drawn_together(unit: int) -> None:
 def test_one_rank_has_no_picture() -> None:
     with pytest.raises(BadInput, match="alone"):
         plot_groups(lockstep.estimate("gpt2", "h100-sxm:1", batch=8))
+
+
+def test_every_kind_of_group_has_a_name() -> None:
+    assert set(NAMES) == set(GROUPS)

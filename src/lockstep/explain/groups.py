@@ -22,8 +22,8 @@ WORDS = {
     "other": r"world|gloo",
 }
 KINDS = {
-    "tp": ("tp", "etp"), "dp": ("data", "dp", "shard", "expert_data", "expert_shard"), "pp": ("pp",), "cp": ("cp",),
-    "ep": ("ep",),
+    "tp": ("tp", "etp"), "dp": ("data", "dp", "shard", "copies", "expert_data", "expert_shard"), "pp": ("pp",),
+    "cp": ("cp",), "ep": ("ep",),
 }  # fmt: skip
 GRADIENTS = ("all-reduce", "reduce-scatter", "all-gather")
 

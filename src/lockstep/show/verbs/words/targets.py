@@ -27,6 +27,7 @@ def read_course(words: Json, recipe: Recipe) -> Course | None:
     from lockstep.decide.planner.samples import PACKINGS, read_samples
 
     tokens, samples, epochs, lengths, packing = (words.get(name) for name in DATA)
+    packing = None if packing == PACKINGS[0] else packing
     if samples is None and lengths is None:
         for flag, value, what in (("--epochs", epochs, "passes over"), ("--packing", packing, "rows made of")):
             if value is not None:

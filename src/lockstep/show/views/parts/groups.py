@@ -35,6 +35,7 @@ NAMES = {
     "data": "data and context parallel",
     "expert_data": "expert data parallel",
     "shard": "sharing one copy",
+    "copies": "holding the same shard",
     "expert_shard": "sharing one copy of experts",
 }
 
