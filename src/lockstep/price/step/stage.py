@@ -26,7 +26,8 @@ from lockstep.price.layout import (
     load_of,
     piece,
 )
-from lockstep.price.step.network import DATA, Network
+from lockstep.price.layout.groups import DATA
+from lockstep.price.step.network import Network
 from lockstep.simulate.parallel import context
 from lockstep.simulate.parallel.expert import traffic as expert
 from lockstep.simulate.parallel.group import share_links

@@ -24,8 +24,9 @@ from lockstep.price.kernels.layer import embedding_work, head_work, prediction_m
 from lockstep.price.kernels.norms import final_norm_work
 from lockstep.price.kernels.shard import Shard
 from lockstep.price.layout import Job, LayoutGrid, stage_parameters
+from lockstep.price.layout.groups import DATA
 from lockstep.price.step.device import device_of, fullest, pieces_of
-from lockstep.price.step.network import DATA, Network
+from lockstep.price.step.network import Network
 from lockstep.price.step.pieces import body_layers, kind_times, layer_kinds, placed_pieces, with_vocabulary
 from lockstep.price.step.placed import Device, chunk_times, replayed_s, shares_of
 from lockstep.price.step.stage import TIMES, StageTimes, part_times
