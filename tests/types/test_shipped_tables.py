@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.base.documents import shipped
-from lockstep.base.documents.shipped import shipped_table, table
+from lockstep.base.documents.shipped import kept_object, shipped_table, table
+from lockstep.describe.hardware import shipped as hardware
 
 TOML = sorted(resources.files("lockstep").rglob("*.toml"))
 
@@ -47,3 +48,30 @@ def test_a_damaged_or_unwritable_copy_is_ignored(tmp_path: Path, monkeypatch: py
 
 def test_a_table_is_named_by_its_package() -> None:
     assert "megatron-te" in shipped_table("lockstep.describe.stacks", "stacks.toml")
+
+
+def test_an_object_is_made_again_when_its_sources_change_or_its_copy_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    source, made = tmp_path / "rates.py", list[str]()
+
+    def asked() -> set[str]:
+        return kept_object(source, [source], lambda: made.append(source.read_text()) or {made[-1]})
+
+    for text in ("one", "one", "two"):
+        source.write_text(text)
+        assert asked() == {text}
+    assert made == ["one", "two"]
+    (copy,) = (tmp_path / "__pycache__").iterdir()
+    whole = copy.read_bytes()
+    for damaged in (whole[:-1], whole[:-3] + b"xyz", whole[:20]):
+        copy.write_bytes(damaged)
+        assert asked() == {"two"}
+    assert made == ["one", *["two"] * 4]
+
+
+def test_the_kept_catalog_of_hardware_is_the_one_that_its_files_give() -> None:
+    kept, read = hardware.shelf(), hardware._shelf()
+    assert kept == read
+    assert list(kept.clusters) == list(read.clusters)

@@ -2,7 +2,7 @@
 
 `shipped_table`: a TOML file, parsed. tomllib reads about 5 MB/s, and an estimate needs 200 kB. `kept_object`: anything
 that takes long to make. As Python keeps a module's byte code, both stay in `__pycache__` beside the files, under a
-digest of their content; where nothing can be written they are made each time.
+digest of their content and one of their own; where nothing can be written they are made each time.
 """
 
 from __future__ import annotations
@@ -43,23 +43,27 @@ def kept_object(file: Path, made_of: Iterable[Path], make: Callable[[], T]) -> T
 
     The objects are pickled: `made_of` are the data that `make` reads and the modules that say what it makes of them.
     """
-    with suppress(OSError):
-        return _kept(file, source_hash(b"".join(one.read_bytes() for one in made_of)), make, pickle)
-    return make()
+    try:
+        digest = source_hash(b"".join(one.read_bytes() for one in made_of))
+    except OSError:
+        return make()
+    return _kept(file, digest, make, pickle)
 
 
 def _kept(file: Path, digest: bytes, make: Callable[[], T], form: Any) -> T:
-    """The kept copy under `digest`, read by `marshal` or `pickle`; without one, what `make` gives, which is kept."""
+    """The kept copy under `digest`, read by `marshal` or `pickle`; without a whole one what `make` gives, then kept."""
     kept = Path(cache_from_source(f"{file}.py"))
-    with suppress(OSError, ValueError, EOFError, TypeError, AttributeError, ImportError, pickle.UnpicklingError):
+    with suppress(OSError, ValueError):
         found = kept.read_bytes()
-        if found.startswith(digest):
-            content: T = form.loads(found[len(digest) :])
+        whole, data = found[len(digest) : 2 * len(digest)], found[2 * len(digest) :]
+        if found.startswith(digest) and source_hash(data) == whole:
+            content: T = form.loads(data)
             return content
     content = make()
     if not sys.dont_write_bytecode:
         with suppress(OSError, ValueError):
-            _keep(kept, digest + form.dumps(content))
+            data = form.dumps(content)
+            _keep(kept, digest + source_hash(data) + data)
     return content
 
 

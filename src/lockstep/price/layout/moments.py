@@ -76,7 +76,7 @@ def casts(job: Job, grid: LayoutGrid, held: Counter[LayerKind], last: bool) -> C
     largest_B = np.maximum.reduce([np.asarray(layers[kind] * wide + own[kind]) for kind in layers]) if layers else 0.0
     return Casts(
         kept_B=models * (weights_B * wide + adapters_B) * ~again,
-        passed_B=(weights_B * wide * (recipe.adapters is None) + models * adapters_B) * ends,
+        passed_B=(weights_B * wide * (recipe.adapters is None) + adapters_B) * ends,
         head_B=head_B * wide,
         layer_B=largest_B * again,
     )
