@@ -6,7 +6,10 @@ With `--page FILE` a run whose tests all pass writes the page of what was asked.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import subprocess
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,16 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def asked(record_property: object) -> Asker:
     """Begins a question to a package; see `agreement`."""
     return Asker(record_property)
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Without what classes log and warn of odd configurations, and of what is not installed."""
+    logging.disable(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    logging.disable(logging.NOTSET)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

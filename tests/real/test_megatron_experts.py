@@ -22,6 +22,7 @@ from megatron.core.process_groups_config import ProcessGroupCollection
 from megatron.core.transformer.moe import moe_utils, token_dispatcher
 from megatron.core.transformer.moe.router import TopKRouter
 from megatron.core.transformer.transformer_config import TransformerConfig
+from pipelines_of_megatron import Ranks
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from lockstep.describe.hardware import cluster
@@ -47,19 +48,6 @@ def one_process() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-class Group:
-    """The size of a group and a place in it."""
-
-    def __init__(self, size: int, rank: int = 0) -> None:
-        self._size, self._rank = size, rank
-
-    def size(self) -> int:
-        return self._size
-
-    def rank(self) -> int:
-        return self._rank
-
-
 def config(drawn: Drawn, **fields: Any) -> TransformerConfig:
     """Megatron's settings of the layer."""
     return TransformerConfig(
@@ -72,10 +60,10 @@ def config(drawn: Drawn, **fields: Any) -> TransformerConfig:
 
 def groups(ep: int, tp: int = 1, rank: int = 0) -> ProcessGroupCollection:
     """Of `rank` in the expert-parallel group, the first of tp."""
-    one, several = Group(1), Group(ep, rank)
+    one, several = Ranks(1), Ranks(ep, rank)
     return ProcessGroupCollection(
-        tp=Group(tp), cp=one, tp_cp=Group(tp), tp_dp_cp=Group(tp * ep), ep=several, expt_tp=Group(tp),
-        tp_ep=Group(tp * ep, rank * tp),
+        tp=Ranks(tp), cp=one, tp_cp=Ranks(tp), tp_dp_cp=Ranks(tp * ep), ep=several, expt_tp=Ranks(tp),
+        tp_ep=Ranks(tp * ep, rank * tp),
     )  # fmt: skip
 
 

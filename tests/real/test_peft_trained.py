@@ -7,9 +7,7 @@ with `all-linear`, or with nothing, where peft chooses by the model's type. Othe
 from __future__ import annotations
 
 import json
-import logging
 import random
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,13 +35,7 @@ EACH = 3
 """Questions of each family."""
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def model_of(kind: str, seed: str) -> tuple[Transformer, Any]:

@@ -7,8 +7,6 @@ class for text, masked text and images as its own configuration describes it, al
 from __future__ import annotations
 
 import json
-import logging
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,14 +30,7 @@ READ = frozenset(kinds())
 TABLES = ("CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Classes warn of odd configurations, and of what is not installed."""
-    logging.disable(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.mark.parametrize("kind", kinds())
