@@ -165,8 +165,14 @@ def own_parts(shares: Array, segments: Array) -> Edges:
     return edges
 
 
+def one_way_terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Terms:
+    """m slots of the busiest port and one share: a reduce-scatter (up, owned) or an all-gather (return, down)."""
+    m = one_way_settle(ranks, size_B, link, split, segments)["segments"]
+    return one_way_time(ranks, size_B, m, split)
+
+
 def one_way_time(ranks: Number, size_B: Number, segments: Number, split: Split) -> Terms:
-    """m slots and one share: a reduce-scatter (up, owned) or an all-gather (return, down)."""
+    """The same with a number of segments that is settled."""
     segment_B = split.largest_B(size_B, segments)
     share_B = np.minimum(segment_B, split.largest_B(size_B, ranks))
     some = np.asarray(ranks) > 1
@@ -184,11 +190,14 @@ def one_way_pieces(ranks: int, segments: int = 1, **choices: object) -> int:
     return math.lcm(int(ranks), int(segments))
 
 
-def one_way_counts(ranks: Number, size_B: Number, segments: Number, up: bool) -> Counts:
+def one_way_counts(
+    ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None, *, up: bool
+) -> Counts:
     """n messages to and n from the switch per segment; n buffers one way, `up` to it or down, one the other."""
+    m = one_way_settle(ranks, size_B, link, split, segments)["segments"]
     some = np.where(np.asarray(ranks) > 1, 1.0, 0.0)
     switch_B, reduced_B = (some * size_B, (ranks - 1) * size_B) if up else (some * (ranks * size_B), 0.0)
-    return Counts(some * (2 * ranks * segments), some * ((ranks + 1) * size_B), reduced_B, switch_B)
+    return Counts(some * (2 * ranks * m), some * ((ranks + 1) * size_B), reduced_B, switch_B)
 
 
 def one_way_legs(rounds: Rounds, members: Array, start: Whole, stop: Whole, segments: int) -> Legs:

@@ -10,25 +10,12 @@ Source: Klenk et al., ISCA 2020, section 4; NCCL `src/device/reduce_scatter.h` (
 
 from __future__ import annotations
 
-from lockstep.base.types.arrays import Array, Number, Whole
+from functools import partial
+
+from lockstep.base.types.arrays import Array, Whole
 from lockstep.simulate.collectives import switching
-from lockstep.simulate.collectives.cost import Counts, LinkLike, Terms
 from lockstep.simulate.collectives.registry import Algorithm, register
 from lockstep.simulate.collectives.rounds import Rounds
-from lockstep.simulate.collectives.shares import Split
-from lockstep.simulate.collectives.switching import one_way_settle as settle
-
-
-def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Terms:
-    """Slots of the busiest port."""
-    settled = settle(ranks, size_B, link, split, segments)
-    return switching.one_way_time(ranks, size_B, settled["segments"], split)
-
-
-def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Counts:
-    """Both legs; the switch adds what n - 1 ranks send."""
-    settled = settle(ranks, size_B, link, split, segments)
-    return switching.one_way_counts(ranks, size_B, settled["segments"], up=True)
 
 
 def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, segments: int = 1) -> None:
@@ -44,15 +31,15 @@ IN_SWITCH = register(
     Algorithm(
         op="reduce-scatter",
         name="in-switch",
-        terms=terms,
-        counts=counts,
+        terms=switching.one_way_terms,
+        counts=partial(switching.one_way_counts, up=True),
         formula="start + (m+1) alpha + S(1+1/max(m,n)) beta",
         source="Klenk et al. 2020",
         in_switch=True,
         deployed=True,
         choices=("segments",),
         examples=tuple({"segments": count} for count in (1, 2, 5)),
-        settle=settle,
+        settle=switching.one_way_settle,
         pieces=switching.one_way_pieces,
         copies=lambda ranks, **choices: ranks,
         write=write,
