@@ -99,6 +99,23 @@ def test_activations_at_the_loss_are_what_the_backward_pass_reads(captured: Capt
     assert sum(one.size_B for one in kept) == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("says", "tf32"),
+    [
+        ("", ["convolutions"]),
+        ("torch.backends.cuda.matmul.allow_tf32 = True", ["products", "convolutions"]),
+        ("torch.set_float32_matmul_precision('high')", ["products", "convolutions"]),
+        ("torch.backends.fp32_precision = 'ieee'", []),
+    ],
+)
+def test_the_unit_for_products_of_fp32_is_the_one_that_the_program_allows(
+    captured: Captured, says: str, tf32: list[str]
+) -> None:
+    """PyTorch allows TF32 in convolutions by itself, and in products when it is told to."""
+    program = f"import sys, torch\n{says}\n{MODEL}{STEP}" if says else MODEL + STEP
+    assert captured(program=program).captured.program["tf32"] == tf32
+
+
 def test_flops_are_six_per_weight_and_token_but_for_the_first_input(captured: Captured) -> None:
     first = 2 * TOKENS * HIDDEN * WIDE
     assert captured().captured.flops == 6 * WEIGHTS * TOKENS - first

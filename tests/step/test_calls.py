@@ -13,7 +13,7 @@ import pytest
 from lockstep.check.validation.case import read_rows
 from lockstep.describe import stacks
 from lockstep.describe.captured import Captured, Operation
-from lockstep.describe.hardware import cluster, device
+from lockstep.describe.hardware import Cluster, cluster, device
 from lockstep.describe.stacks import find_way, stack
 from lockstep.price.kernels.adapters import THIN
 from lockstep.price.kernels.calls import SPREAD, call_works
@@ -264,8 +264,29 @@ def test_a_fused_update_reads_four_lists_and_writes_three() -> None:
     assert work.kernels == 1
 
 
-def step(*operations: Operation) -> Captured:
-    return Captured({"ranks": 1, "groups": []}, operations, ())
+def step(*operations: Operation, tf32: tuple[str, ...] = ()) -> Captured:
+    return Captured({"ranks": 1, "groups": [], "tf32": tf32}, operations, ())
+
+
+def test_products_of_fp32_run_in_the_unit_that_the_program_allows() -> None:
+    """No device reaches in fp32 what it does in TF32; one without a unit for TF32 has but one time for both."""
+    side = 4096
+    wide = f"{side}x{side}:float32;{side}x{side}:float32", f"{side}x{side}:float32"
+    image = "64x256x56x56:float32;256x256x3x3:float32", "64x256x56x56:float32"
+    matmul = call("mm.default", *wide, flops=2 * side**3)
+    convolution = call("convolution.default", *image, flops=2 * 64 * 56**2 * 256**2 * 9)
+    both = ("products", "convolutions")
+    for device_name, faster in ("h100-sxm", True), ("v100-sxm-32gb", False), ("mi300x", False):
+        machine = cluster(f"{device_name}:1")
+
+        def took_s(*calls: Operation, tf32: tuple[str, ...] = (), machine: Cluster = machine) -> float:
+            return captured_time(step(*calls, tf32=tf32), machine).products_s
+
+        for one, its, other in (matmul, *both), (convolution, *both[::-1]):
+            assert took_s(one, tf32=(other,)) == took_s(one)
+            assert took_s(one, tf32=(its,)) == took_s(one, tf32=both)
+            assert (took_s(one, tf32=both) < 0.3 * took_s(one)) is faster
+            assert took_s(one, tf32=both) <= took_s(one)
 
 
 def test_every_call_takes_the_host_as_long_as_one_alone_did() -> None:

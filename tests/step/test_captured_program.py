@@ -31,7 +31,7 @@ def gather(stream: int = 0, group: str = "all", size: int = 1 << 26) -> Operatio
 
 def step(*operations: Operation, ranks: int = 8, lives: tuple[Life, ...] = (), **groups: list[int]) -> Captured:
     named = [{"name": name, "ranks": members} for name, members in {"all": list(range(ranks)), **groups}.items()]
-    return Captured({"ranks": ranks, "groups": named}, operations, lives)
+    return Captured({"ranks": ranks, "groups": named, "tf32": []}, operations, lives)
 
 
 def took_s(found: Captured, machine: Cluster = NODE) -> float:

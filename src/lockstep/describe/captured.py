@@ -32,7 +32,7 @@ from lockstep.base.errors import BadInput
 from lockstep.base.records import dataclass
 from lockstep.base.types.plain import Json
 
-SCHEMA = 4
+SCHEMA = 5
 PACKED = zipfile.ZIP_LZMA
 """Layers that repeat are further apart than the window of deflate: this takes a tenth of its bytes."""
 SIZES = {
@@ -43,7 +43,7 @@ PROGRAM, OPERATIONS, MODULES, TENSORS = "program.json", "operations.csv", "modul
 FIELDS: dict[str, type] = {
     "script torch untimed": str,
     "parameters trained_parameters rank ranks": int,
-    "arguments values notes groups": list,
+    "arguments values notes groups tf32": list,
     "card": dict,
 }
 """What the program says of itself, by type."""
@@ -155,6 +155,11 @@ class Captured:
     def ranks(self) -> int:
         """How many ranks the program runs on, of which this is one."""
         return int(self.program["ranks"])
+
+    @property
+    def tf32(self) -> frozenset[str]:
+        """Which of its fp32 "products" and "convolutions" the program lets run in TF32."""
+        return frozenset(self.program["tf32"])
 
     @property
     def groups(self) -> dict[str, list[int]]:

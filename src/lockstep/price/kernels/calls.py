@@ -28,7 +28,7 @@ beside their captures, and the profiles of two of them (tests/diagnosis/h100), i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from math import prod
 
@@ -144,17 +144,22 @@ def _apart(shape: Shape) -> bool:
     return sum(size > 1 for size in shape) > 2
 
 
-def call_works(operations: Iterable[Operation], clocks: Mapping[str, Clock]) -> Iterator[Work]:
-    """The work of each call of a step, in order, one for all that are alike; `clocks` by the format of products."""
+def call_works(
+    operations: Iterable[Operation], clocks: Mapping[str, Clock], tf32: Collection[str] = ()
+) -> Iterator[Work]:
+    """The work of each call of a step, in order, one for all that are alike; `clocks` by the format of products.
+
+    `tf32`: which of "products" and "convolutions" of fp32 run in TF32 (`torch.backends.cuda.matmul` and `cudnn`).
+    """
     order, known = Order(), dict[object, Work]()
     for one in operations:
         call = order.seen(one)
         key = one.name, one.shapes, one.reads, one.flops, one.causal, one.phase, call.turned
-        known[key] = known.get(key) or _work(call, clocks)
+        known[key] = known.get(key) or _work(call, clocks, tf32)
         yield known[key]
 
 
-def _work(call: Call, clocks: Mapping[str, Clock]) -> Work:
+def _work(call: Call, clocks: Mapping[str, Clock], tf32: Collection[str]) -> Work:
     """What a call takes."""
     one, name = call.operation, call.name
     if name in VIEWS or one.is_order or one.name in COLLECTIVES:
@@ -168,7 +173,8 @@ def _work(call: Call, clocks: Mapping[str, Clock]) -> Work:
         flops = one.flops * (0.5 if one.causal else 1.0)
         return clocks[FORMATS[dtype]].fused_attention(flops, tokens, head_dim, one.causal, backward)
     if one.flops:
-        return _product(call, clock)
+        short = _widest(call.formats) == "fp32" and ("convolutions" if "convolution" in name else "products") in tf32
+        return _product(call, clocks["tf32"] if short else clock)
     if name.startswith(("_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad")):
         return many_work(one, call.sizes_B, clock)
     found = KINDS.get(name, _moved)

@@ -57,7 +57,8 @@ class Priced:
 def priced_calls(captured: Captured, device: Device) -> Priced:
     """Every call of the step on a device. Raises UnknownName for products in a format that the device does not have."""
     clocks = {name: Clock(device, name, stack=stack(SOFTWARE)) for name in ("bf16", "fp16", "fp32", "tf32")}
-    works = list(call_works(captured.operations, clocks))
+    tf32 = captured.tf32 if device.vendor == "NVIDIA" and "tf32" in device.peak_flops else frozenset[str]()
+    works = list(call_works(captured.operations, clocks, tf32))
     clock = clocks["bf16"]
     both = zip(captured.operations, works, strict=True)
     factors = clock.factors_inside(sum((work for one, work in both if one.phase != "optimizer"), Work()))

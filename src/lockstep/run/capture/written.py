@@ -36,6 +36,7 @@ def write(
         "torch": torch.__version__,
         "card": question["card"],
         "cluster": question["cluster"],
+        "tf32": _tf32(),
         **counts,
         "values": [
             {"place": place, "kind": kind, "answer": answer, "times": times}
@@ -70,6 +71,13 @@ OPERATION = ("name", "phase", "shapes", "reads", "flops", "causal", "stream", "e
 def _row(one: Operation) -> tuple[str, str, str, int, int, int, int, int, str]:
     shapes = ";".join("x".join(map(str, shape)) + f":{dtype}" for shape, dtype in one.shapes)
     return one.name, one.phase, shapes, one.reads, one.flops, int(one.causal), one.stream, one.event, one.group
+
+
+def _tf32() -> list[str]:
+    """Which products of fp32 the program lets run in TF32: convolutions, unless it says otherwise."""
+    backends: Any = torch.backends
+    said = {"products": backends.cuda.matmul, "convolutions": backends.cudnn.conv}
+    return [name for name, one in said.items() if one.fp32_precision == "tf32"]
 
 
 def _tensors(lives: Iterable[Life], start: int) -> Iterable[tuple[int, int, int | str, str]]:
