@@ -15,6 +15,7 @@ from lockstep.show.verbs import VERBS
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text("utf-8")
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PROFILE = Path(__file__).parents[1] / "diagnosis" / "h100" / "fused.json.gz"
 PROCESSES = {"execute", "bench", "bench of kernels", "train", "reproduce", "rig", "ui"}
 """Sections about runs on real processes, which tests/measure makes, and a server; only their form is checked here."""
 SAMPLES: dict[str, list[tuple[str, ...]]] = {
@@ -127,6 +128,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "diagnose": [
         ("diagnose", "rows.csv", "run.log", "ops.csv"),
         ("diagnose", "--case", str(EXAMPLES / "steps-16.yaml"), "--replan"),
+        ("diagnose", str(PROFILE), "--capture", str(EXAMPLES / "pretrain.capture")),
         ("diagnose", "run.log", "--model", *LLAMA, "--tflops", "300", "--mfu", "13%", "--against", "45%"),
         ("diagnose", "--model", *LLAMA, "--mfu", "40%", "--against", "case:llama3-405b"),
     ],

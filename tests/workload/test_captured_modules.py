@@ -63,5 +63,5 @@ def test_a_capture_of_another_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "old.capture"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("program.json", '{"schema": 3}')
-    with pytest.raises(BadInput, match="schema is another than 4; capture the program again"):
+    with pytest.raises(BadInput, match="schema is another than 5; capture the program again"):
         read_captured(path)

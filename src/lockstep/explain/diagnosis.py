@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lockstep.decide.planner.comparison import Comparison
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.explain.answer import Beside, Held, Input, Measured, Slowdowns
+    from lockstep.explain.captured_calls import CallsBeside
     from lockstep.explain.changes import Change
     from lockstep.explain.gather import LinkFound
     from lockstep.explain.judge import Judged
@@ -55,6 +56,8 @@ class Diagnosis(Shown):
     fail_above_frac: float | None = None
     operations: Seen | None = None
     """What `seen` is made of, on one clock."""
+    captured: CallsBeside | None = None
+    """A capture of the program beside its profile."""
 
     def timelines(self) -> tuple[Timeline, ...]:
         """The predicted step, if there is one, and one measured step of the same stages; empty without traces."""
@@ -91,6 +94,13 @@ class Diagnosis(Shown):
         return times[0] if times else None
 
     @property
+    def predicted_s(self) -> float | None:
+        """Seconds of a step as predicted, of a description or of a capture."""
+        if self.predicted is not None:
+            return self.predicted.step_time_s
+        return None if self.captured is None else self.captured.step.time.step_time_s
+
+    @property
     def mfu_frac(self) -> float | None:
         """MFU as measured, by the convention of the recipe."""
         if self.predicted is None or self.measured_s is None:
@@ -100,6 +110,8 @@ class Diagnosis(Shown):
     @property
     def as_predicted(self) -> bool | None:
         """Whether nothing but the prediction's own error separates the two; None without both."""
+        if self.captured is not None:
+            return self.captured.as_predicted
         if self.beside is not None:
             return self.beside.as_predicted
         return None if self.judged is None else self.judged.verdict == "as predicted"
@@ -107,9 +119,9 @@ class Diagnosis(Shown):
     @property
     def ok(self) -> bool:
         """Whether the step is not slower than predicted by more than `fail_above_frac`."""
-        if self.fail_above_frac is None or self.measured_s is None or self.predicted is None:
+        if self.fail_above_frac is None or self.measured_s is None or self.predicted_s is None:
             return True
-        return self.measured_s <= self.predicted.step_time_s * (1 + self.fail_above_frac)
+        return self.measured_s <= self.predicted_s * (1 + self.fail_above_frac)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -120,7 +132,7 @@ class Diagnosis(Shown):
         return {
             "step_time_s": {
                 "measured": measured_s,
-                "predicted": None if found is None else found.step_time_s,
+                "predicted": self.predicted_s,
                 "replayed": None if beside is None else beside.replayed_s,
             },
             "interval": None if found is None else found.interval.to_dict(),
@@ -142,5 +154,6 @@ class Diagnosis(Shown):
             "causes": plain(beside.causes) if beside else [],
             "inputs": plain(self.inputs),
             "fit": plain(beside.rates) if beside else None,
+            "captured": plain(self.captured),
             **picked(self, "judged mismatches path logs memory links recalibrated hangs not_known"),
         }

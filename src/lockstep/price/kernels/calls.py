@@ -20,10 +20,11 @@ Which tensors lie turned is not in a capture: a shape is taken to, from the tran
 view or a copy gives it in order.
 
 Sources: PyTorch 2.13, aten/src/ATen/native/cuda: SoftMax.cu (host_softmax), Embedding.cu
-(embedding_dense_backward_cuda), Loss.cu (nll_loss_backward), layer_norm_kernel.cu; native/TensorShape.cpp
-(slice_backward), transformers/attention.cpp (_safe_softmax). No number is fitted to captured steps: factors are those
-of described layers. Which of them apply where, and NORM_PASSES, were written down after steps on one H100 had been seen
-beside their captures, and the profiles of two of them (tests/diagnosis/h100), in which SORTED_KERNELS are counted.
+(embedding_dense_backward_cuda), Loss.cu (nll_loss_backward), layer_norm_kernel.cu, Normalization.cu (batch_norm);
+native/TensorShape.cpp (slice_backward), transformers/attention.cpp (_safe_softmax). No number is fitted to captured
+steps: factors are those of described layers. Which of them apply where, and NORM_PASSES, were written down after steps
+on one H100 had been seen beside their captures, and the profiles of two of them (tests/diagnosis/h100), in which
+SORTED_KERNELS are counted; that a norm over images reads twice, after a profile on an A100.
 """
 
 from __future__ import annotations
@@ -284,6 +285,11 @@ def _norm(call: Call, clock: Clock) -> Work:
     return clock.elementwise(size_B, way.kernels[side])
 
 
+def _batch_norm(call: Call, clock: Clock) -> Work:
+    """A norm over all images: one kernel reads what it sums over, a second one reads it again and writes."""
+    return clock.operations(2 * sum(call.read_B) + sum(call.made_B), 2)
+
+
 def _dropped(call: Call, clock: Clock) -> Work:
     """A dropout, which reads or writes a mask."""
     slow = find_way("adapters", "half").parts["dropout"].slow[int("backward" in call.name)]
@@ -299,6 +305,7 @@ _KINDS: dict[Callable[[Call, Clock], Work], str] = {
     _table: "embedding_dense_backward",
     _softmax: "_softmax _safe_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
     _norm: "native_layer_norm native_layer_norm_backward _fused_rms_norm _fused_rms_norm_backward",
+    _batch_norm: "native_batch_norm native_batch_norm_backward",
     _dropped: "native_dropout native_dropout_backward",
 }
 KINDS = {name: price for price, names in _KINDS.items() for name in names.split()}

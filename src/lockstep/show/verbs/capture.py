@@ -134,7 +134,8 @@ class CapturedMemory(Shown):
         return self._timed[1]
 
     @cached_property
-    def _priced(self) -> "Priced":
+    def priced(self) -> "Priced":
+        """Every call on the device."""
         from lockstep.price.kernels.captured import priced_calls
 
         return priced_calls(self.captured, self.cluster.device)
@@ -144,7 +145,7 @@ class CapturedMemory(Shown):
         """Exposed seconds of the step by part, which add up to it; none where there is no time."""
         from lockstep.decide.planner.captured_side import captured_parts_s
 
-        return {} if self.time is None else captured_parts_s(self.captured, self._priced, self.time)
+        return {} if self.time is None else captured_parts_s(self.captured, self.priced, self.time)
 
     @cached_property
     def interval(self) -> "Interval | None":
@@ -154,7 +155,7 @@ class CapturedMemory(Shown):
 
         if self.time is None:
             return None
-        ends = captured_ends(self.captured, self.cluster, self._priced, self.time)
+        ends = captured_ends(self.captured, self.cluster, self.priced, self.time)
         return ends.interval(spread_on(self.cluster.device))
 
     @cached_property
@@ -169,7 +170,7 @@ class CapturedMemory(Shown):
         """When every operation of the step starts and ends; and when each call begins. Raises where it has no time."""
         from lockstep.price.step.captured import captured_timeline
 
-        return captured_timeline(self.captured, self.cluster, self._priced)
+        return captured_timeline(self.captured, self.cluster, self.priced)
 
     @cached_property
     def _timed(self) -> "tuple[StepTime | None, str]":
@@ -179,7 +180,7 @@ class CapturedMemory(Shown):
         if self.captured.program["untimed"]:
             return None, self.captured.program["untimed"]
         try:
-            return captured_time(self.captured, self.cluster, self._priced), ""
+            return captured_time(self.captured, self.cluster, self.priced), ""
         except UnknownName:
             return None, f"the {self.cluster.device.name} has no products in the formats of this step"
         except BadInput as error:

@@ -11,6 +11,7 @@ from lockstep.base.errors import BadInput
 from lockstep.base.types.progress import Progress
 from lockstep.base.units import parse_frac
 from lockstep.explain.diagnosis import Diagnosis
+from lockstep.show.verbs.capture import read_capture
 from lockstep.show.verbs.estimate import estimate
 from lockstep.show.verbs.trace import trace_path
 from lockstep.show.verbs.words.calling import strict
@@ -21,15 +22,18 @@ from lockstep.show.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.show.verbs.words.run_file import run_of
 from lockstep.show.verbs.words.shared import LayoutWords
 from lockstep.show.verbs.words.traces import ranked_files, read_operations
+from lockstep.show.verbs.words.varied import AT, At, refuse_at
 
 if TYPE_CHECKING:
     from lockstep.base.documents.files import File
     from lockstep.decide.planner.estimate import Estimate
     from lockstep.explain.answer import Beside, Measured
+    from lockstep.explain.captured_calls import CallsBeside
     from lockstep.explain.gather import Gathered
     from lockstep.explain.judge import Judged
     from lockstep.explain.recalibrate import Recalibrated
     from lockstep.explain.seen import Seen
+    from lockstep.show.verbs.capture import CapturedMemory
     from lockstep.show.verbs.words.run_file import RunFile
 
 MEASURED = "What was measured, instead of files or besides them"
@@ -47,6 +51,7 @@ FILE = Argument(
 )
 MODEL = Option("M", "Model, as estimate takes it.", names="models", default="that of a log which has the arguments")
 CLUSTER = Option("C", "Cluster, as estimate takes it.", "-c", names="clusters")
+CAPTURE = Option("FILE", "A step that lockstep capture wrote of the program that ran, instead of --model.")
 CASE = Option("FILE", "A measured run as lockstep case reads it, instead of --model, its layout and numbers.")
 TOKENS_PER_S = Option("N", "Tokens per second of all devices, e.g. 43.7k.", panel=MEASURED)
 TFLOPS = Option("F", "FLOP/s per device that the model needs; a plain number is in TFLOP/s.", panel=MEASURED)
@@ -71,6 +76,8 @@ def diagnose(
     model: Annotated[str | Path | Model | None, MODEL] = None,
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     case: Annotated[str | Path | None, CASE] = None,
+    capture: Annotated[str | Path | None, CAPTURE] = None,
+    at: Annotated[At, AT] = (),
     measured: Annotated[Time | None, Option("T", "Time of an optimizer step, e.g. 11.99s.", panel=MEASURED)] = None,
     tokens_per_s: Annotated[Quantity | None, TOKENS_PER_S] = None,
     tflops: Annotated[FlopRate | None, TFLOPS] = None,
@@ -90,9 +97,11 @@ def diagnose(
 ) -> Diagnosis:
     """Holds a measured run against the predicted one, and says what would explain the difference.
 
-    Args: `file`: files and folders, or files that have been read; `model`, `cluster`, `layout` and words of the layout
-    as for `estimate`, without which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops`
-    FLOP/s, `mfu` a fraction; `progress(done, PARTS)` is called before each part and each variant that is priced.
+    Args: `file`: files and folders, or files that have been read; `capture`: a captured step of the program that was
+    profiled, with values `at` of its arguments, on `cluster` or the machine it was captured for; `model`, `cluster`,
+    `layout` and words of the layout as for `estimate`, without which what was measured is shown alone; `measured`
+    seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction; `progress(done, PARTS)` is called before each part and
+    each variant that is priced.
     Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
     """
     from lockstep.explain.beside import beside as beside_of
@@ -104,20 +113,20 @@ def diagnose(
 
     given = dict(zip(QUANTITIES, (measured, tokens_per_s, tflops, mfu), strict=True))
     heard = progress or silent
-    files = [file] if isinstance(file, str | Path) else list(file) or ranked_files(ranks)
-    if not files and case is None and all(value is None for value in given.values()):
-        raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
+    files = _files(file, ranks, case is not None or any(value is not None for value in given.values()))
     path = None if out is None else writable_yaml(out, "--out")
     picture = None if trace is None else trace_path(trace, "--trace")
     heard(0, PARTS)
     gathered = gather(files)
     heard(1, PARTS)
     stated, found = stated_numbers(given, peak), None
+    step = None if capture is None else read_capture(capture, cluster, {"model": model, "case": case, **words}, at)
     if case is not None:
         _refuse_question(model, cluster, layout, words)
         found, of_case = run_of_case(case)
         stated = stated or of_case
-    else:
+    elif step is None:
+        refuse_at(at)
         found = predicted(gathered.log_files, model, cluster, layout, words, needed=bool(stated))
     heard(2, PARTS)
     seen = read_operations(gathered.traces, found.layout if found else None, steps, ranks, group)
@@ -130,21 +139,26 @@ def diagnose(
     shown = None if seen is None else measured_parts(seen)
     heard(3, PARTS)
     beside = None if seen is None or found is None else beside_of(found, seen)
-    if shown is not None and beside is not None:
-        shown = replace(shown, collectives=beside.collectives)
+    calls = None if step is None else _calls(step, gathered, seen)
     if picture is not None:
         _write_overlay(found, seen, picture)
     count = partial(heard, 3, PARTS)
     judged = judge(found, stated, expected_number(expected, stated, found), count) if found and stated else None
-    _refuse_without(found, fail_above=fail_above, against=None if other else against)
-    from_case = published[0] if published else None
-    answer = replace(
-        _answer(gathered, found, shown, beside, judged, seen, other, from_case),
-        fail_above_frac=None if fail_above is None else parse_frac(fail_above, "--fail-above"),
-    )
-    if path is None and not replan:
-        return answer
-    return replace(answer, recalibrated=_recalibrated(answer, gathered, path, replan))
+    _refuse_without(found or calls, fail_above=fail_above)
+    _refuse_without(found, against=None if other else against)
+    answer = _answer(gathered, found, shown, beside, judged, seen, other, published[0] if published else None)
+    most_frac = None if fail_above is None else parse_frac(fail_above, "--fail-above")
+    answer = replace(answer, fail_above_frac=most_frac, captured=calls)
+    made = _recalibrated(answer, gathered, path, replan) if path is not None or replan else None
+    return replace(answer, recalibrated=made)
+
+
+def _files(file: Sequence[str | Path | Known], ranks: str | None, needless: bool) -> list[str | Path | Known]:
+    """The files given, or those that are named with their ranks. Raises BadInput for none where they are needed."""
+    files: list[str | Path | Known] = [file] if isinstance(file, str | Path) else [*file] or [*ranked_files(ranks)]
+    if not files and not needless:
+        raise BadInput("give a FILE, --case, or one of --measured, --tokens-per-s, --tflops and --mfu", "FILE")
+    return files
 
 
 def _answer(
@@ -162,7 +176,7 @@ def _answer(
     return Diagnosis(
         inputs=(*(gathered.named(shown.inputs, shown.step_time_s) if shown else ()), *gathered.inputs),
         predicted=found,
-        seen=shown,
+        seen=replace(shown, collectives=beside.collectives) if shown and beside else shown,
         beside=beside,
         slowdowns=what_if(gathered.tables) if gathered.tables else None,
         changes=changes_of(see(other.traces), seen) if seen and other and other.traces else None,
@@ -178,6 +192,23 @@ def _answer(
         fail_above_frac=None,
         operations=seen,
     )
+
+
+def _calls(step: "CapturedMemory", gathered: "Gathered", seen: "Seen | None") -> "CallsBeside":
+    """The calls of a captured step beside the profile of its rank, or of the first. Raises BadInput without either."""
+    from lockstep.explain.captured_calls import CapturedStep, calls_beside
+    from lockstep.explain.read.operators import read_operators
+
+    profiles = {str(one.path): one.path for one in gathered.known if one.kind.name == "kineto"}
+    traces = [] if seen is None else [(one.rank, at) for at, one in enumerate(seen.traces) if one.path in profiles]
+    if seen is None or not traces:
+        raise BadInput("needs a profile of the program, as torch.profiler writes it; give one as FILE", "--capture")
+    if step.time is None or step.interval is None:
+        raise BadInput(f"has no time: {step.untimed}", str(step.path))
+    between = step.interval.low, step.interval.high
+    priced = CapturedStep(step.path, step.captured, step.cluster, step.priced, step.time, *between)
+    number = dict(traces).get(step.captured.program["rank"], traces[0][1])
+    return calls_beside(priced, read_operators(profiles[seen.traces[number].path]), seen, number)
 
 
 def _write_overlay(found: "Estimate | None", seen: "Seen | None", path: Path) -> None:
@@ -271,7 +302,7 @@ def _refuse_question(model: object, cluster: object, layout: object, words: Layo
             raise BadInput("has no effect with --case, which has it", f"--{name.replace('_', '-')}")
 
 
-def _refuse_without(found: "Estimate | None", **given: object) -> None:
+def _refuse_without(found: object, **given: object) -> None:
     for name, value in given.items():
         if found is None and value is not None:
             raise BadInput("needs a prediction to hold the run against; give --model", f"--{name.replace('_', '-')}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.base.units import format_bandwidth, format_frac, format_size, format_time
+from lockstep.show.views.parts.captured_calls import render_calls
 from lockstep.show.views.parts.command import Command
 from lockstep.show.views.parts.diagnosis import render_operations
 from lockstep.show.views.parts.diagnosis_plot import plot_diagnosis, say
@@ -37,6 +38,8 @@ TIMERS = 10
 
 def render(answer: Diagnosis, out: Console) -> None:
     """Prints the verdict, what explains it, and what to change."""
+    if answer.captured is not None:
+        render_calls(answer.captured, out)
     if answer.seen is not None:
         render_operations(answer, answer.seen, out)
     if answer.predicted is not None and answer.judged is not None:
@@ -283,6 +286,7 @@ COMMAND = Command(
         "--batch 512 --zero 1 --tflops 296.5 --against 420.5",
         "lockstep diagnose train.log --model llama3-8b -c dgx-h100:1 --zero 3 --batch 64",
         "lockstep diagnose traces/ --model llama3-8b -c dgx-h100:1 --zero 3 --batch 64",
+        "lockstep diagnose run.json.gz --capture step.capture",
         "lockstep diagnose --case examples/steps-16.yaml -o mine.yaml --replan",
         "lockstep diagnose rank0.json.gz rank1.json.gz --plot parts.svg",
         "lockstep diagnose memory.pickle",
