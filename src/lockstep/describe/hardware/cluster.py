@@ -149,12 +149,12 @@ class Cluster(Brief):
 
         `children[i]`: how many children of level i a group of ranks spans, when all groups of its kind talk at once.
         """
-        links = [self.link_per_device(level) for level in range(len(self.levels))]
-        rates_Bps = [self._group_Bps(level, children) for level in range(len(links))]
-        return [
-            (here, it.latency_s, own_Bps, it.reduce_s_per_B, it.switch, it.start_s, it.rates_among(here, own_Bps))
-            for here, it, own_Bps in zip(children, links, rates_Bps, strict=True)
-        ]
+        found = list[GroupLevel]()
+        for level, (here, one) in enumerate(zip(children, self.levels, strict=True)):
+            own_Bps, it = self._group_Bps(level, children), one.link
+            rates = it.rates_among(here, own_Bps)
+            found.append((here, it.latency_s, own_Bps, it.reduce_s_per_B, it.effective_switch, it.start_s, rates))
+        return found
 
     def _group_Bps(self, level: int, children: Sequence[Whole]) -> Number:
         """Bytes per second of one rank of a group at a level."""

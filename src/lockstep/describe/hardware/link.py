@@ -136,10 +136,15 @@ class Link:
 
     def effective(self) -> Link:
         """The same link with its achieved rate as its bandwidth: what the cost formulas take."""
-        switch = self.switch and replace(self.switch, achieved_frac=self.switch.achieved_frac / self.achieved_frac)
+        rate_Bps, switch = self.rate_Bps, self.effective_switch
         return replace(
-            self, bandwidth_Bps=self.rate_Bps, achieved_frac=1.0, lowest_frac=None, highest_frac=None, switch=switch
+            self, bandwidth_Bps=rate_Bps, achieved_frac=1.0, lowest_frac=None, highest_frac=None, switch=switch
         )
+
+    @property
+    def effective_switch(self) -> Switch | None:
+        """The switch as a part of the achieved rate."""
+        return self.switch and replace(self.switch, achieved_frac=self.switch.achieved_frac / self.achieved_frac)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
