@@ -41,7 +41,7 @@ def drop(client: Client, body: bytes, name: str = "pretrain.capture") -> tuple[i
 def word(client: Client) -> str:
     status, found = drop(client, FILE.read_bytes())
     assert status == 200
-    assert found["screens"] == list(SHOWN)
+    assert found["screens"] == [*SHOWN, "diagnose"]
     return str(found["word"])
 
 
@@ -93,6 +93,29 @@ def test_every_number_is_one_of_the_library(name: str, client: Client, word: str
         kept += [drawn["memory"][key] for key in ("text", "limit", "percent")]
         kept += [one["text"] for one in drawn["memory"]["parts"]]
     assert numbers(texts(kept)) - said_by(expected) == set()
+
+
+PROFILE = FILE.parents[1] / "tests" / "diagnosis" / "h100" / "fused.json.gz"
+
+
+def test_a_profile_is_held_against_the_capture(client: Client, word: str) -> None:
+    """The Diagnose screen says what the command says, and asks for files until there are some."""
+    words = {"model": word, "at.layers": "3", "at.batch": "2"}
+    assert client.json("/data/diagnose", words)["data"]["recording"]
+    names = [one["name"] for one in client.json("/screens", words)["screens"] if one["name"] == "diagnose"]
+    assert names
+    reply = client.ask(f"/drop/measured?name={PROFILE.name}", "POST", PROFILE.read_bytes())
+    measured = {**words, "file": json.loads(reply.body)["word"]}
+    said = client.json("/data/diagnose", measured)
+    assert said["shell"] == f"lockstep diagnose {PROFILE.name} --capture {FILE.name} --at layers=3 --at batch=2"
+    found = lockstep.diagnose(PROFILE, capture=FILE, at={"layers": 3, "batch": 2})
+    assert found.captured is not None
+    shown = {one["label"]: one["value"] for one in said["data"]["figures"]}
+    assert shown["Captured step"] == format_time(found.captured.step.time.step_time_s)
+    assert [
+        one["title"] for one in said["data"]["blocks"] if one.get("title", "").startswith(("Operations", "Modules"))
+    ]
+    assert client.json("/diagnose.json", measured)["captured"]["apart"]
 
 
 def test_parts_of_the_waterfall_are_the_step(client: Client, word: str, expected: CapturedMemory) -> None:
@@ -187,10 +210,10 @@ def test_a_forgotten_capture_is_asked_for_again(client: Client) -> None:
     assert "drop it again" in client.json("/data/layout", {"model": "dropped:0-step.capture"})["error"]
 
 
-@pytest.mark.parametrize("name", ["ask", "space", "whatif", "compare", "campaign", "trust", "diagnose"])
+@pytest.mark.parametrize("name", ["ask", "space", "whatif", "compare", "campaign", "trust"])
 def test_other_screens_say_which_ones_show_it(name: str, client: Client, word: str) -> None:
     found = client.json(f"/data/{name}", {"model": word, "cluster": CLUSTER, "batch": "8", "b": "tp=2"})
-    assert "Layout and Timeline" in found["error"]
+    assert "Layout, Timeline and Diagnose" in found["error"]
 
 
 def test_a_page_may_begin_with_a_capture(word: str) -> None:

@@ -1,6 +1,6 @@
 """The verb `diagnose`: a measured run beside the predicted one, and what would explain the difference."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,12 +11,12 @@ from lockstep.base.errors import BadInput
 from lockstep.base.types.progress import Progress
 from lockstep.base.units import parse_frac
 from lockstep.explain.diagnosis import Diagnosis
-from lockstep.show.verbs.capture import read_capture
+from lockstep.show.verbs.capture import is_capture, read_capture
 from lockstep.show.verbs.estimate import estimate
 from lockstep.show.verbs.trace import trace_path
 from lockstep.show.verbs.words.calling import strict
 from lockstep.show.verbs.words.measured import expected_number, other_case, other_run, run_of_case, stated_numbers
-from lockstep.show.verbs.words.named import Cluster, Known, Layout, Model
+from lockstep.show.verbs.words.named import CapturedMemory, Cluster, Known, Layout, Model
 from lockstep.show.verbs.words.option import Argument, Option, Switch
 from lockstep.show.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.show.verbs.words.run_file import run_of
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from lockstep.explain.judge import Judged
     from lockstep.explain.recalibrate import Recalibrated
     from lockstep.explain.seen import Seen
-    from lockstep.show.verbs.capture import CapturedMemory
     from lockstep.show.verbs.words.run_file import RunFile
 
 MEASURED = "What was measured, instead of files or besides them"
@@ -76,7 +75,7 @@ def diagnose(
     model: Annotated[str | Path | Model | None, MODEL] = None,
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     case: Annotated[str | Path | None, CASE] = None,
-    capture: Annotated[str | Path | None, CAPTURE] = None,
+    capture: Annotated[str | Path | CapturedMemory | None, CAPTURE] = None,
     at: Annotated[At, AT] = (),
     measured: Annotated[Time | None, Option("T", "Time of an optimizer step, e.g. 11.99s.", panel=MEASURED)] = None,
     tokens_per_s: Annotated[Quantity | None, TOKENS_PER_S] = None,
@@ -98,10 +97,10 @@ def diagnose(
     """Holds a measured run against the predicted one, and says what would explain the difference.
 
     Args: `file`: files and folders, or files that have been read; `capture`: a captured step of the program that was
-    profiled, with values `at` of its arguments, on `cluster` or the machine it was captured for; `model`, `cluster`,
-    `layout` and words of the layout as for `estimate`, without which what was measured is shown alone; `measured`
-    seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction; `progress(done, PARTS)` is called before each part and
-    each variant that is priced.
+    profiled, or its file, with values `at` of its arguments, on `cluster` or the machine it was captured for;
+    `model`, `cluster`, `layout` and words of the layout as for `estimate`, without which what was measured is shown
+    alone; `measured` seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction; `progress(done, PARTS)` is called
+    before each part and each variant that is priced.
     Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
     """
     from lockstep.explain.beside import beside as beside_of
@@ -120,7 +119,9 @@ def diagnose(
     gathered = gather(files)
     heard(1, PARTS)
     stated, found = stated_numbers(given, peak), None
-    step = None if capture is None else read_capture(capture, cluster, {"model": model, "case": case, **words}, at)
+    if is_capture(model):
+        capture, model = cast(str | Path, model), None
+    step = None if capture is None else _step(capture, cluster, at, {"model": model, "case": case, **words})
     if case is not None:
         _refuse_question(model, cluster, layout, words)
         found, of_case = run_of_case(case)
@@ -194,7 +195,16 @@ def _answer(
     )
 
 
-def _calls(step: "CapturedMemory", gathered: "Gathered", seen: "Seen | None") -> "CallsBeside":
+def _step(
+    capture: str | Path | CapturedMemory, cluster: str | Path | Cluster | None, at: At, words: Mapping[str, object]
+) -> CapturedMemory:
+    """The captured step. Raises BadInput for words that say what a program says itself."""
+    if not isinstance(capture, str | Path):
+        return capture
+    return read_capture(capture, cluster, words, at)
+
+
+def _calls(step: CapturedMemory, gathered: "Gathered", seen: "Seen | None") -> "CallsBeside":
     """The calls of a captured step beside the profile of its rank, or of the first. Raises BadInput without either."""
     from lockstep.explain.captured_calls import CapturedStep, calls_beside
     from lockstep.explain.read.operators import read_operators

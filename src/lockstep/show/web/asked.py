@@ -144,7 +144,7 @@ class Asked:
                 raise BadInput(f"must be yes or no, got {value!r}", where)
             return value.lower() in YES
         if name in MODELS and value.endswith(SUFFIX):
-            raise BadInput("is a captured step, which the screens Layout and Timeline show", where)
+            raise BadInput("is a captured step, which the screens Layout, Timeline and Diagnose show", where)
         if value in self.server.given:
             return self.server.given[value]
         if name in MODELS and (dropped := self.server.uploads.get(value)) is not None:

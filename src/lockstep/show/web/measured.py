@@ -11,6 +11,8 @@ from lockstep.base.units import format_frac, format_time
 from lockstep.show.verbs.diagnose import diagnose
 from lockstep.show.views.compare import signed
 from lockstep.show.web.asked import allowed, shell_words
+from lockstep.show.web.captured import captured, file_of
+from lockstep.show.web.captured import words as capture_words
 from lockstep.show.web.parts import figure, with_best
 from lockstep.show.web.screen import Field
 
@@ -55,7 +57,10 @@ def diagnosed(asked: Asked) -> Diagnosis:
     more: dict[str, object] = {"file": uploads.measured(files)}
     if before:
         more["against"] = uploads.measured(before)
-    key = (VERB, files, before, *sorted(said.items()))
+    step: Json = {}
+    if (capture := file_of(asked)) is not None:
+        step, more["capture"] = capture_words(asked, capture), captured(asked, capture)
+    key = (VERB, files, before, str(step), *sorted(said.items()))
     found: Diagnosis = asked.kept(key, lambda: asked.call(diagnose, VERB, said, more))
     return found
 
@@ -80,6 +85,9 @@ def words(asked: Asked) -> Mapping[str, object]:
         [names.get(word, word) for word in asked.words.get(one.name, "").split()] for one in (FILE, BEFORE)
     )
     said = ({"file": files} if files else {}) | shell_words(VERB, _said(asked), names)
+    if (capture := file_of(asked)) is not None:
+        step = capture_words(asked, capture)
+        said |= {"capture": step.pop("model"), **step}
     return said | ({"against": before[0] if len(before) == 1 else OTHER} if before else {})
 
 
@@ -87,6 +95,10 @@ def measured_figures(found: Diagnosis) -> list[Json]:
     """Both steps and what lies between them."""
     one, measured_s, mfu = found.predicted, found.measured_s, found.mfu_frac
     shown = [] if measured_s is None else [figure("Measured step", format_time(measured_s, 4))]
+    if found.captured is not None:
+        step = found.captured.step
+        between = f"{format_time(step.low_s)} to {format_time(step.high_s)}"
+        shown.append(figure("Captured step", format_time(step.time.step_time_s), between))
     if one is None:
         return shown
     shown.append(figure("Predicted step", format_time(one.step_time_s), one.said_interval))
@@ -106,7 +118,9 @@ def _said(asked: Asked) -> dict[str, str]:
     Without a model, that of a log which states its run, else what was measured alone.
     """
     given = asked.words
-    if given.get("model"):
+    if file_of(asked) is not None:
+        given = {name: value for name, value in given.items() if name in SAID}
+    elif given.get("model"):
         given = with_best(asked)
     elif not (given.get("cluster") and asked.server.uploads.stated(given.get(FILE.name, ""))):
         given = {name: value for name, value in given.items() if name in SAID}

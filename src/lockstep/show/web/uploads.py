@@ -95,7 +95,7 @@ class Uploads:
         word = _kept(self._captures, raw, Dropped(short, read_capture_file(file), unpacked_B))
         while sum(one.size_B for one in self._captures.values()) > MOST_CAPTURED_B:
             self._captures.popitem(last=False)
-        return {"word": word, "name": short, "screens": ["layout", "timeline"]}
+        return {"word": word, "name": short, "screens": ["layout", "timeline", "diagnose"]}
 
     def add_measured(self, name: str, raw: bytes, size_B: int) -> dict[str, Any]:
         """Reads a dropped trace, log, table or snapshot; what to say in its place, what it is, and the words that a

@@ -140,10 +140,13 @@ export function form(fields, words, page) {
     }));
   root.onsubmit = (event) => event.preventDefault();
   document.ondragover = (event) => event.preventDefault();
-  document.ondrop = (event) => {
+  document.ondrop = async (event) => {
     event.preventDefault();
     const files = [...event.dataTransfer.files], field = fields.find((one) => one.files);
-    if (field && files.length && !(files.length === 1 && /config[^/]*\.json$|\.capture$/i.test(files[0].name))) measured(files, field, page);
-    else if (files.length && document.getElementById("f-file")) dropped(files[0], page);
+    const lone = field && files.length > 1 ? /\.capture$/i : /config[^/]*\.json$|\.capture$/i;
+    const model = document.getElementById("f-file") && (files.find((one) => lone.test(one.name)) ?? (field ? null : files[0]));
+    const rest = files.filter((one) => one !== model);
+    if (model) await dropped(model, page);
+    if (field && rest.length) await measured(rest, field, page);
   };
 }

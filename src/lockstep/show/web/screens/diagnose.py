@@ -18,6 +18,8 @@ from lockstep.show.views.parts.diagnosis import lanes
 from lockstep.show.views.parts.layout_columns import layout_words as in_words
 from lockstep.show.web.answers import written
 from lockstep.show.web.asked import field_of
+from lockstep.show.web.captured import fields as of_capture
+from lockstep.show.web.captured import file_of
 from lockstep.show.web.measured import (
     BEFORE,
     FILE,
@@ -175,7 +177,7 @@ def gap_rows(both: Comparison) -> list[tuple[str, float]]:
 
 def sooner(asked: Asked) -> tuple[Any, Mapping[str, Any]]:
     """The same, and nothing where neither a run nor anything measured is given."""
-    if not is_measured(asked) and not asked.words.get("model"):
+    if not is_measured(asked) and (file_of(asked) is not None or not asked.words.get("model")):
         return None, {"file": ["FILE"]}
     try:
         return answer(asked), answer_words(asked)
@@ -186,19 +188,34 @@ def sooner(asked: Asked) -> tuple[Any, Mapping[str, Any]]:
         return Alone(diagnosed(alone), error), words(alone)
 
 
+def fields(asked: Asked) -> tuple[Field, ...] | None:
+    """The controls for a capture: what was measured, and the step; None where a model is asked about."""
+    step = of_capture(asked)
+    return None if step is None else (*MEASURED, *(one for one in step if one.name != "steps"), *TOLD)
+
+
+def asks(asked: Asked) -> str:
+    """The prediction of a model until something measured is given."""
+    described = bool(asked.words.get("model")) and file_of(asked) is None
+    return "estimate" if described and not is_measured(asked) else VERB
+
+
+TOLD = (
+    Field("steps", "Steps of the traces", group=MORE, example="all but first and last"),
+    Field("ranks", "Ranks of files", group=MORE, example="0=a.json,8=b.json"),
+    Field("group", "What groups are for", group=MORE, example="tp=2,dp=0"),
+)
 SCREEN = Screen(
     title="Diagnose",
     verb=VERB,
-    asks=lambda asked: "estimate" if asked.words.get("model") and not is_measured(asked) else VERB,
+    asks=asks,
     fields=(
         *MEASURED,
         Field("against", "Expected instead", example="45% or case:llama3-405b"),
         BEFORE,
         *QUESTION,
         Field("peak", "Peak that MFU was divided by", group=MORE, example="of the device"),
-        Field("steps", "Steps of the traces", group=MORE, example="all but first and last"),
-        Field("ranks", "Ranks of files", group=MORE, example="0=a.json,8=b.json"),
-        Field("group", "What groups are for", group=MORE, example="tp=2,dp=0"),
+        *TOLD,
         Field("replan", "Plan again on what was measured", "yes no", group=MORE, example="no"),
         *LAYOUT,
         *RECIPE,
@@ -208,5 +225,6 @@ SCREEN = Screen(
     sooner=sooner,
     data=data,
     later=later,
+    fields_of=fields,
     alone=True,
 )
