@@ -37,8 +37,9 @@ def drop(client: Client, body: bytes, name: str = "pretrain.capture") -> tuple[i
     return found.status, json.loads(found.body)  # type: ignore[attr-defined]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def word(client: Client) -> str:
+    """The capture, dropped anew: tests that drop many others may have run before."""
     status, found = drop(client, FILE.read_bytes())
     assert status == 200
     assert found["screens"] == [*SHOWN, "diagnose"]

@@ -1,6 +1,6 @@
 """The verb `diagnose`: a measured run beside the predicted one, and what would explain the difference."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from lockstep.base.documents.files import writable_yaml, write_text, writing
 from lockstep.base.errors import BadInput
+from lockstep.base.types.plain import Json
 from lockstep.base.types.progress import Progress
 from lockstep.base.units import parse_frac
 from lockstep.explain.diagnosis import Diagnosis
-from lockstep.show.verbs.capture import is_capture, read_capture
+from lockstep.show.verbs.capture import CapturedMemory, is_capture, read_capture
 from lockstep.show.verbs.estimate import estimate
 from lockstep.show.verbs.trace import trace_path
 from lockstep.show.verbs.words.calling import strict
 from lockstep.show.verbs.words.measured import expected_number, other_case, other_run, run_of_case, stated_numbers
-from lockstep.show.verbs.words.named import CapturedMemory, Cluster, Known, Layout, Model
+from lockstep.show.verbs.words.named import Cluster, Known, Layout, Model
 from lockstep.show.verbs.words.option import Argument, Option, Switch
 from lockstep.show.verbs.words.quantity import FlopRate, Quantity, Time
 from lockstep.show.verbs.words.run_file import run_of
@@ -96,11 +97,10 @@ def diagnose(
 ) -> Diagnosis:
     """Holds a measured run against the predicted one, and says what would explain the difference.
 
-    Args: `file`: files and folders, or files that have been read; `capture`: a captured step of the program that was
-    profiled, or its file, with values `at` of its arguments, on `cluster` or the machine it was captured for;
-    `model`, `cluster`, `layout` and words of the layout as for `estimate`, without which what was measured is shown
-    alone; `measured` seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a fraction; `progress(done, PARTS)` is called
-    before each part and each variant that is priced.
+    Args: `file`: files and folders, or files that have been read; `capture`: a captured step of the program, or its
+    file, with values `at` of its arguments; `model`, `cluster`, `layout` and words of the layout as for `estimate`,
+    without which what was measured is shown alone; `measured` seconds, `tokens_per_s`, `tflops` FLOP/s, `mfu` a
+    fraction; `progress(done, PARTS)` is called before each part and each variant that is priced.
     Raises BadInput at the file and its line or byte, and for a layout that breaks a rule.
     """
     from lockstep.explain.beside import beside as beside_of
@@ -119,9 +119,7 @@ def diagnose(
     gathered = gather(files)
     heard(1, PARTS)
     stated, found = stated_numbers(given, peak), None
-    if is_capture(model):
-        capture, model = cast(str | Path, model), None
-    step = None if capture is None else _step(capture, cluster, at, {"model": model, "case": case, **words})
+    step = _step(capture, cluster, at, {"model": model, "case": case, **words})
     if case is not None:
         _refuse_question(model, cluster, layout, words)
         found, of_case = run_of_case(case)
@@ -196,12 +194,12 @@ def _answer(
 
 
 def _step(
-    capture: str | Path | CapturedMemory, cluster: str | Path | Cluster | None, at: At, words: Mapping[str, object]
-) -> CapturedMemory:
-    """The captured step. Raises BadInput for words that say what a program says itself."""
-    if not isinstance(capture, str | Path):
-        return capture
-    return read_capture(capture, cluster, words, at)
+    capture: str | Path | CapturedMemory | None, cluster: str | Path | Cluster | None, at: At, words: Json
+) -> CapturedMemory | None:
+    """The captured step, which may stand for the model. Raises BadInput for words that say what a program says."""
+    if capture is None and is_capture(words["model"]):
+        capture = words.pop("model")
+    return read_capture(capture, cluster, words, at) if isinstance(capture, str | Path) else capture
 
 
 def _calls(step: CapturedMemory, gathered: "Gathered", seen: "Seen | None") -> "CallsBeside":

@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from lockstep.describe.workload import Model as Model
     from lockstep.explain.read import Known as Known
     from lockstep.price.layout import Layout as Layout
-    from lockstep.show.verbs.capture import CapturedMemory as CapturedMemory
     from lockstep.simulate.play import Law as Law
 else:
 
     def _named(name: str, module: str, *names: str) -> type[Named]:
         return type(name, (Named,), {"names": names or (name,), "__module__": f"lockstep.{module}"})
 
-    CapturedMemory = _named("CapturedMemory", "show.verbs.capture")
     Cluster = _named("Cluster", "describe.hardware.cluster")
     Engine = _named("Engine", "base.engines.engine")
     Estimate = _named("Estimate", "decide.planner.estimate")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lockstep.explain.captured_calls import CallRow, CallsBeside
 
-SHARES = {"kernels": "kernels", "collectives": "collectives alone", "neither": "neither: the host is late"}
+SHARES = {"kernels": "kernels", "collectives": "collectives alone", "neither": "neither runs"}
 ROWS = 10
 WIDE = 24
 LITTLE_FRAC = 0.5
