@@ -178,7 +178,7 @@ def calls_beside(step: CapturedStep, operators: Operators, seen: Seen, number: i
         rows.append(CallRow(name, "", "", len(each), count, measured_s, step.priced_s(each)))
         if all(len(one) == len(each) for one in seconds):
             places += _places(name, step, each, np.mean(seconds, axis=0))
-    times = median(one.profiled / one.calls for one in rows)
+    times = median([one.profiled / one.calls for one in rows] or [1.0])
     kernels_s = _kernels_s(operators, owner, edges)
     alien_s = kernels_s - sum(one.measured_s for one in rows if one.operation in calls)
     if alien_s > LEAST_S:
@@ -258,7 +258,7 @@ def _collectives(step: CapturedStep, seen: Seen, number: int) -> list[CallRow]:
     trace, windows = seen.traces[number], [one.window for one in seen.partitions[number]]
     spans = trace.spans.at(trace.spans.communicates)
     inside = sum((spans.start_s >= one.start_s) & (spans.start_s < one.end_s) for one in windows) > 0
-    names = np.array([trace.name(one) for one in spans.op.tolist()])
+    names = np.array([trace.name(one) for one in spans.op.tolist()], dtype=str)
     calls, priced_s = Counter[str](), defaultdict[str, float](float)
     for one in step.captured.operations:
         if one.name in COLLECTIVES:
@@ -269,7 +269,7 @@ def _collectives(step: CapturedStep, seen: Seen, number: int) -> list[CallRow]:
     for name, number_of in calls.items():
         mine = inside & (names == name)
         measured_s = float((spans.end_s - spans.start_s)[mine].sum()) / len(windows)
-        rows.append(CallRow(name, "", "", number_of, mine.sum() / len(windows), measured_s, priced_s[name]))
+        rows.append(CallRow(name, "", "", number_of, float(mine.sum()) / len(windows), measured_s, priced_s[name]))
     return rows
 
 
