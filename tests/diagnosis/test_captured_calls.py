@@ -184,7 +184,8 @@ PROFILE = Path(__file__).parent / "h100" / "fused.json.gz"
 
 def test_the_verb_says_what_is_missing(tmp_path: Path) -> None:
     for words, said in (
-        ({"measured": "1s"}, "needs a profile of the program"),
+        ({"file": PROFILE, "measured": "1s"}, "does not belong to a captured step"),
+        ({"file": EXAMPLE.with_name("watched.log")}, "needs a profile of the program"),
         ({"file": PROFILE, "model": "llama3-8b"}, "does not belong to a captured step"),
         ({"file": PROFILE, "tp": 2}, "does not belong to a captured step"),
     ):

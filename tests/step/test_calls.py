@@ -289,6 +289,14 @@ def test_products_of_fp32_run_in_the_unit_that_the_program_allows() -> None:
             assert took_s(one, tf32=both) <= took_s(one)
 
 
+def test_a_norm_over_images_reads_twice_what_it_sums_over() -> None:
+    size_B, images, rows = 4.0 * 32 * 64 * 56 * 56, "32x64x56x56:float32", "64:float32"
+    forward = seconds("native_batch_norm.default", images, f"{images};{rows};{rows}")
+    backward = seconds("native_batch_norm_backward.default", f"{images};{images}", f"{images};{rows}", phase="backward")
+    for took_s, passes in (forward, 3), (backward, 5):
+        assert took_s == pytest.approx(moved_s(passes * size_B), rel=0.01)
+
+
 def test_every_call_takes_the_host_as_long_as_one_alone_did() -> None:
     (alone_us,) = (float(row["time_us"]) for row in read_rows("h100_kernels.csv") if row["kernel"] == "launch")
     assert CALL_FRAC * CLOCK.launch_s == pytest.approx(alone_us * 1e-6)

@@ -286,7 +286,7 @@ def _norm(call: Call, clock: Clock) -> Work:
 
 
 def _batch_norm(call: Call, clock: Clock) -> Work:
-    """A norm over all images: one kernel reads what it sums over, a second one reads it again and writes."""
+    """A trained norm over all images: one kernel reads what it sums over, a second reads it again and writes."""
     return clock.operations(2 * sum(call.read_B) + sum(call.made_B), 2)
 
 

@@ -119,7 +119,7 @@ def diagnose(
     gathered = gather(files)
     heard(1, PARTS)
     stated, found = stated_numbers(given, peak), None
-    step = _step(capture, cluster, at, {"model": model, "case": case, **words})
+    step = _step(capture, cluster, at, {"model": model, "case": case, **given, **words})
     if case is not None:
         _refuse_question(model, cluster, layout, words)
         found, of_case = run_of_case(case)

@@ -189,9 +189,9 @@ def sooner(asked: Asked) -> tuple[Any, Mapping[str, Any]]:
 
 
 def fields(asked: Asked) -> tuple[Field, ...] | None:
-    """The controls for a capture: what was measured, and the step; None where a model is asked about."""
+    """The controls for a capture: its profiles, and the step; None where a model is asked about."""
     step = of_capture(asked)
-    return None if step is None else (*MEASURED, *(one for one in step if one.name != "steps"), *TOLD)
+    return None if step is None else (FILE, *(one for one in step if one.name != "steps"), *TOLD)
 
 
 def asks(asked: Asked) -> str:
