@@ -18,7 +18,7 @@ import layers as program
 import pytest
 
 import lockstep
-from lockstep.describe.captured import SIZES, Captured, Operation
+from lockstep.describe.captured import SIZES, Captured, Operation, tensor_B
 from lockstep.describe.hardware import cluster
 from lockstep.describe.stacks import own_stack, stack
 from lockstep.describe.stacks.derived import derived
@@ -27,6 +27,8 @@ from lockstep.describe.workload.architecture import Rotary
 from lockstep.price.kernels import calls, slots
 from lockstep.price.kernels.calls import VIEWS, call_works
 from lockstep.price.kernels.clock import Clock, Work
+from lockstep.price.kernels.layer import embedding_work, logits_work
+from lockstep.price.kernels.loss import loss_work
 from lockstep.price.kernels.rows import layer_rows
 from lockstep.price.kernels.shard import Passes, Shard
 from lockstep.price.kernels.states import states_work
@@ -253,6 +255,49 @@ def test_parameters_are_cast_once_and_their_gradients_brought_back(captured: Cap
             prod(shape) * SIZES[dtype] for one in casts if one.phase == phase for shape, dtype in one.tensors()
         )
         assert float(getattr(said, phase).stream_s) == pytest.approx(moved_B)
+
+
+@pytest.mark.parametrize("name", ["llama", "llama_half", "llama_adapted", "llama_wide", "gpt2"])
+def test_what_table_and_head_move(captured: Captured, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lookups, casts around the head, and sums of their gradients, of which a step of one micro-batch has none."""
+    monkeypatch.setattr(slots, "_taken", lambda _, way, side: way.passes[side])
+    model, grid, recipe = question(name)
+    shard = Shard(model, grid, recipe, moved_clock(recipe))
+    head, loss = logits_work(shard, 1), loss_work(shard, TOKENS * program.VOCAB)
+    own = [one for one in captured.operations if one.module in (f"{name}.table", f"{name}.head")]
+    for phase in ("forward", "backward"):
+        moved = Counter[str]()
+        for one in own:
+            if one.phase == phase and not one.flops:
+                moved[one.name] += sum(tensor_B(shape, of) for shape, of in one.tensors() if of != "int64")
+        casts_B = moved["aten._to_copy.default"]
+        assert float(getattr(head, phase).stream_s) - float(getattr(loss, phase).stream_s) == pytest.approx(casts_B)
+        assert not moved["aten.add_.Tensor"]
+        looked_B = float(getattr(embedding_work(shard), phase).stream_s)
+        if phase == "backward":
+            # The gradient is read, and as much of the table, which was filled before, read and written, out of order.
+            dense_B = moved["aten.embedding_dense_backward.default"]
+            assert looked_B == pytest.approx(dense_B + 3 * _stream_B(name) if dense_B else 0.0)
+        else:
+            assert looked_B == pytest.approx(2 * _stream_B(name))
+
+
+def _stream_B(name: str) -> int:
+    """Bytes of the residual stream after the lookup."""
+    return TOKENS * program.HIDDEN * (2 if "half" in name or "adapted" in name else 4)
+
+
+def test_a_loss_in_fp32_converts_no_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It moves what the same loss of half precision moves without its copies to fp32 and back, 6 bytes a logit each."""
+    monkeypatch.setattr(slots, "_factor", lambda *_: 1.0)
+    found = []
+    for name in ("llama_wide", "llama_half"):
+        model, grid, recipe = question(name)
+        found.append(loss_work(Shard(model, grid, recipe, moved_clock(recipe)), 1.0))
+    for phase in ("forward", "backward"):
+        wide, half = (getattr(one, phase) for one in found)
+        assert float(half.stream_s - wide.stream_s) == pytest.approx(6.0)
+        assert half.kernels - wide.kernels == 1
 
 
 SHOWN = {

@@ -30,6 +30,7 @@ from lockstep.price.kernels.norms import final_norm_work
 from lockstep.price.kernels.operations import CORES, NOTHING, priced
 from lockstep.price.kernels.recurrent import recurrent_core
 from lockstep.price.kernels.shard import Passes, Shard
+from lockstep.price.kernels.slots import casts, stream_work
 from lockstep.price.kernels.states import table_work
 from lockstep.price.kernels.sums import bias_sums, input_sums
 from lockstep.simulate.parallel.tensor.traffic import INPUTS_FRAC
@@ -215,10 +216,15 @@ def _collectives(shard: Shard, kind: LayerKind) -> Passes:
 
 
 def embedding_work(shard: Shard) -> Passes:
-    """Token lookup: one write forward, one scattered read-modify-write backward; of images, their projection."""
+    """Token lookup: one write forward, one scattered read-modify-write backward, unless the table is frozen; in fp32
+    under torch.autocast, which leaves lookups as they are. Of images, their projection.
+    """
     if shard.model.patches is not None:
         return patch_work(shard, shard.model.patches)
-    found = shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 4.0, kernels=2)
+    numbers = shard.loose_tokens * shard.model.hidden * np.where(casts(shard), 2.0, 1.0)
+    found = shard.elementwise(numbers, 2.0, 4.0, kernels=2)
+    if shard.adapters is not None and "embed_tokens" not in shard.adapters.saved:
+        found = Passes(found.forward, Work())
     return (found + found if shard.model.encoder_layers else found) + table_work(shard, shard.grid.tp, looked_up=True)
 
 
@@ -243,6 +249,7 @@ def logits_work(shard: Shard, ways: Number) -> Passes:
     wide = replace(shard, clock=shard.clock.wide)
     trained = shard.adapters is not None and "lm_head" in shard.adapters.saved
     parts = (wide.trained_product if trained else wide.product)(tokens, vocabulary, shard.model.hidden)
+    parts += stream_work(shard, "input", shard.loose_tokens * shard.model.hidden)
     if again := find_way("loss", shard.recipe.loss_kind).numbers.get("again", 0.0):
         parts += Passes(Work(), wide.clock.matmul(tokens, vocabulary, shard.model.hidden) * again)
     return parts + loss_work(shard, tokens * vocabulary) + table_work(shard, ways, looked_up=False) + labels

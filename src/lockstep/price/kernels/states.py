@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from lockstep.base.types.arrays import Number
+from lockstep.base.types.saved import FP32_B
 from lockstep.describe.workload import LayerKind
 from lockstep.price.kernels.clock import MIXED, WIDENED, Work
 from lockstep.price.kernels.shard import Passes, Shard
@@ -41,9 +42,8 @@ def states_work(shard: Shard, kind: LayerKind, parameters: Number) -> Passes:
 
 def _autocast(shard: Shard, parameters: Number, tensors: int) -> Passes:
     """Casts of a layer's parameters and their gradients, and sums over micro-batches."""
-    count = np.maximum(1.0, shard.grid.microbatches(shard.recipe.batch))
     stream, widened = shard.clock.stream, shard.clock.instruction_bound(WIDENED)
-    widened_B = widened * PARAMETER_B + SUM_B * (1.0 - 1.0 / count)
+    widened_B = widened * PARAMETER_B + SUM_B * _added(shard)
     return Passes(stream(PARAMETER_B * parameters, tensors), stream(widened_B * parameters, 2 * tensors))
 
 
@@ -52,14 +52,27 @@ def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:
 
     It is added in a pass of its own where those of layers are. PyTorch's of a table that is `looked_up` in is dense:
     filled with zeros before tokens add to it (aten/src/ATen/native/cuda/Embedding.cu, embedding_dense_backward_cuda).
+    torch.autocast casts the head's matrix as those of layers, and leaves a lookup in fp32.
     """
-    recipe, clock = shard.recipe, shard.clock
+    recipe, clock, added = shard.recipe, shard.clock, _added(shard)
     if recipe.software.options.fused_accumulation or recipe.adapters is not None:
         return Passes(Work(), Work())
-    filled_B = clock.element_B if looked_up else 0.0
-    each_B = (filled_B + _sum_B(shard)) * shard.model.vocab * shard.model.hidden
+    elements, kernels = shard.model.vocab * shard.model.hidden / ways, added + looked_up
+    each_B = looked_up * clock.element_B + _sum_B(shard) * added
     apart = np.logical_not(sharing_of(recipe, shard.grid).scatters)
-    return Passes(Work(), clock.stream(each_B / ways, 2 if looked_up else 1).when(apart))
+    found = Passes(Work(), clock.stream(each_B * elements, kernels).when(apart))
+    if not recipe.habits.autocast:
+        return found
+    wide = Passes(Work(), clock.stream((FP32_B + SUM_B * added) * elements, kernels))
+    mask = casts(shard)
+    return found.when(np.logical_not(mask)) + (wide if looked_up else _autocast(shard, elements, 1)).when(mask)
+
+
+def _added(shard: Shard) -> Number:
+    """Of all micro-batches, those whose gradients are added to others: all but the first where gradients were freed."""
+    if not shard.recipe.habits.gradients_freed:
+        return 1.0
+    return 1.0 - 1.0 / np.maximum(1.0, shard.grid.microbatches(shard.recipe.batch))
 
 
 def _sum_B(shard: Shard) -> Number:
@@ -100,14 +113,14 @@ def _accumulation(shard: Shard, kind: LayerKind, parameters: Number) -> Work:
     norms and biases are left. Gradients that are reduced after every micro-batch are added after it, together; by FSDP2
     the part that a rank keeps.
     """
-    recipe, clock = shard.recipe, shard.clock
-    size_B = _sum_B(shard) * parameters
+    recipe, clock, added = shard.recipe, shard.clock, _added(shard)
+    size_B = _sum_B(shard) * added * parameters
     own = [one for one in tensors(shard, kind) if stands_alone(one)]
     scattered = sharing_of(recipe, shard.grid).scatters
     if recipe.sharding == "fsdp2":
         size_B = size_B / np.where(scattered, shard.grid.shard_ranks, 1)
     if not recipe.software.options.fused_accumulation:
-        return clock.stream(size_B, np.where(scattered, 1, len(own)))
+        return clock.stream(size_B, added * np.where(scattered, 1, len(own)))
     left = sum(not one.is_matrix for one in own)
     inside = clock.stream(INSIDE_FRAC * (2.0 * recipe.gradient_B - clock.element_B) * parameters, left)
     return clock.stream(size_B).when(scattered) + inside.when(np.logical_not(scattered))
