@@ -156,10 +156,13 @@ def machine(one: Any) -> str:
     of, stages = Machine.of(one), one.layout.pp
     now = of.doing(0.5)
     moved = [part for each in now for sent in each.traffic for part in (sent.text, format_size(sent.size_B))]
+    carried = [format_size(size_B) for each in of.carried(0.5) for size_B in (each.now_B, each.until_B, each.whole_B)]
     counts = [count * one.job.devices // stages for count in range(stages + 1)]
     times = [format_time(share * of.timeline.makespan_s) for share in (0.5, 1.0)]
     links = [level.link.name for level in one.cluster.levels]
-    return texts([*times, *(each.text for each in now), *moved, *counts, *links, *range(stages), "10 s 30 s 2 min 0"])
+    return texts(
+        [*times, *(each.text for each in now), *moved, *carried, *counts, *links, *range(stages), "10 s 30 s 2 min 0"]
+    )
 
 
 def days(found: Any) -> str:

@@ -1,99 +1,72 @@
 // A step over the machine: nodes, their devices and links, and what each of them does at a moment of the simulated step.
 //
-//   machine(element, form, options)      form of machine.py; resolves to { seek(share), doing(stage), at(), times }
+//   machine(element, form, options)      form of machine.py; resolves to { seek(share), doing(stage), carried(), at(), times }
 //
 // options.state.moment is a share of the step as an address has it, options.mark(words) keeps it there.
 
+import { crowdPaths, paintCrowd, readCrowd, spread } from "./crowd.js";
 import { formatter } from "./format.js";
 import { lower, readTimelines } from "./lanes.js";
+import { BAR, DASHES, GLYPHS, KINDS, lay, parts, paths, polyline } from "./nodes.js";
 import { button, colours, make, onScheme, tablePlace } from "./parts.js";
 
-const LEFT = 14, APART = 10, TITLE = 17, BAR = 5, FRAME = 15, BUS = 32, LARGEST = 44, SMALLEST = 4, WRITTEN = 34, MARKED_MS = 250, CALM_MS = 1000;
-const DASHES = { tp: [], cp: [8, 3], ep: [2, 2], pp: [5, 2], dp: [10, 3, 2, 3], host: [1, 3] };
-const KINDS = Object.keys(DASHES);
-const GLYPHS = { forward: "▶", backward: "◀", other: "■", sending: "◆", waiting: "□" };
+const MARKED_MS = 250, CALM_MS = 1000, LIGHT = { least: 4, more: 8 };
 const SAID = { forward: "forward pass", backward: "backward pass", other: "other computing", sending: "sending, nothing to compute", waiting: "waiting" };
 const SPEEDS = [["10", "a step in 10 s"], ["30", "a step in 30 s"], ["120", "a step in 2 min"]];
 
-/** Where nodes lie in a picture of so many pixels: the largest devices for which it is not too tall. */
-export function lay(nodes, width, most) {
-  const unit = nodes[0].stages.length, root = Math.sqrt(unit), framed = nodes.some((one) => one.frame) ? FRAME : 0;
-  let across = Math.ceil(root);
-  for (let d = across; d <= 2 * root; d++) if (unit % d === 0) { across = d; break; }
-  const down = Math.ceil(unit / across);
-  for (let cell = LARGEST; ; cell--) {
-    const step = cell + Math.max(1, Math.round(cell / 9)), wide = across * step + 9, tall = TITLE + down * step + BAR + 8;
-    const fit = Math.max(1, Math.floor((width - LEFT) / (wide + APART))), rows = Math.ceil(nodes.length / fit), each = framed + tall + BUS;
-    if ((rows * each > most || wide + APART + LEFT > width) && cell > SMALLEST) continue;
-    const columns = Math.ceil(nodes.length / rows);
-    const boxes = nodes.map((node, at) => ({ node, x: LEFT + (at % columns) * (wide + APART), y: framed + Math.floor(at / columns) * each, row: Math.floor(at / columns) }));
-    return { boxes, cell, step, across, wide, tall, framed, height: rows * each + 14, written: cell >= WRITTEN };
-  }
-}
-
-/** For every stage the paths of its devices, of the signs in them, and of the links that its nodes have at every level. */
-function paths(place, stages, levels) {
-  const of = Array.from({ length: stages }, () => ({ cells: new Path2D(), signs: Object.fromEntries(Object.keys(GLYPHS).map((one) => [one, new Path2D()])), places: [], links: levels.map(() => KINDS.map(() => new Path2D())), notes: [] }));
-  const { cell, step } = place;
-  for (const { node, x, y } of place.boxes) {
-    node.stages.forEach((stage, at) => {
-      if (!of[stage]) return;
-      const left = x + 5 + (at % place.across) * step, top = y + TITLE + Math.floor(at / place.across) * step, path = of[stage];
-      path.cells.roundRect(left, top, cell, cell, Math.min(4, cell / 5));
-      path.places.push([left + cell / 2, top + 0.75 * cell]);
-      for (const [state, mark] of Object.entries(path.signs)) sign(mark, state, left + cell / 2, top + cell * (place.written && state !== "sending" ? 0.33 : 0.5), cell * (state === "sending" ? 0.38 : 0.2));
-    });
-    for (const { stage, from, long, out, foot } of parts(place, node, x, y).filter((one) => one.stage < stages)) {
-      levels.forEach((_, level) => KINDS.forEach((kind, k) => {
-        const path = of[stage].links[level][k], shift = (k - KINDS.length / 2) * 2, low = foot + 20 + shift;
-        if (level === 0) polyline(path, [[from, foot - BAR - 2 + shift / 4], [from + long - 1, foot - BAR - 2 + shift / 4]]);
-        else if (level < levels.length - 1) polyline(path, [[out + shift, foot], [out + shift, foot + 5]]);
-        else polyline(path, [[4 + shift / 2, low], [out + shift, low], [out + shift, foot]]);
-      }));
-      of[stage].notes.push([from, foot + 12, long]);
-    }
-  }
-  return of;
-}
-
-// The parts of a node's links, one for each stage that it holds: its share of the node's own, and where one leaves it.
-function parts({ wide, tall }, node, x, y) {
-  const here = [...new Set(node.stages)].filter((stage) => stage >= 0), long = (wide - 8) / here.length;
-  return here.map((stage, at) => ({ stage, long, from: x + 4 + at * long, out: x + 4 + (at + 1) * long - Math.min(9, long / 2), foot: y + tall }));
-}
-
-function polyline(path, points) {
-  points.forEach(([x, y], at) => (at ? path.lineTo(x, y) : path.moveTo(x, y)));
-}
-
-function sign(path, state, x, y, r) {
-  if (state === "forward") polyline(path, [[x - r * 0.8, y - r], [x + r, y], [x - r * 0.8, y + r]]);
-  else if (state === "backward") polyline(path, [[x + r * 0.8, y - r], [x - r, y], [x + r * 0.8, y + r]]);
-  else if (state === "sending") polyline(path, [[x, y - r], [x + r, y], [x, y + r], [x - r, y]]);
-  else if (state === "other") path.rect(x - r * 0.8, y - r * 0.8, r * 1.6, r * 1.6);
-  path.closePath();
-}
-
 export async function machine(element, form, options = {}) {
-  const [timeline] = await readTimelines(form), { spans, titles, families, first, traffic, lanes, ranks } = timeline, whole_s = timeline.makespan_s;
+  const [timeline] = await readTimelines(form), crowd = await readCrowd(form.crowd), { spans, titles, families, first, traffic, lanes, ranks } = timeline, whole_s = timeline.makespan_s;
   const write = formatter(form.units), calm = matchMedia("(prefers-reduced-motion: reduce)");
-  const tools = make("div", "ls-tools"), canvas = make("canvas", "ls-machine"), back = document.createElement("canvas"), status = make("p", "ls-status");
-  const table = tablePlace("What every stage does"), slider = make("input"), speed = make("select"), times = { frame_ms: 0, most_ms: 0 };
+  const tools = make("div", "ls-tools"), canvas = make("canvas", "ls-machine"), back = document.createElement("canvas"), everyone = make("canvas", "ls-everyone"), status = make("p", "ls-status");
+  const table = tablePlace("What every stage does and what links carry"), slider = make("input"), speed = make("select"), times = { frame_ms: 0, most_ms: 0 };
   const devices = ranks.map((rank) => rank.devices), stages = ranks.length, of = ranks.map((rank) => lanes.flatMap((lane, at) => (lane.rank === rank.rank ? [at] : [])));
-  let place, path, colour, share = 0, playing = 0, before = 0, events = null, kept = 0, said = "";
+  const most_B = spans.size_B.reduce((most, one) => Math.max(most, one), 0), sums = sumsOf(), links = sums.map(() => [0, 0, 0].map(() => make("td", "r line")));
+  let place, path, many, colour, share = 0, playing = 0, before = 0, events = null, kept = 0, said = "";
+
+  // The last operation of a lane that has begun, first[lane] - 1 where none has, and the moment.
+  function begun(lane) {
+    const at_s = Math.min(share, form.last) * whole_s, to = first[lane + 1], next = lower(spans.start_s, at_s, first[lane], to);
+    return [next < to && spans.start_s[next] === at_s ? next : next - 1, at_s];
+  }
 
   // What a stage does now: the operation of every lane that has begun and not ended.
   function doing(stage) {
-    const at_s = Math.min(share, form.last) * whole_s, found = { text: "", traffic: [] };
+    const found = { text: "", traffic: [] };
     for (const lane of of[stage]) {
-      const [from, to] = [first[lane], first[lane + 1]], next = lower(spans.start_s, at_s, from, to), i = next < to && spans.start_s[next] === at_s ? next : next - 1;
-      if (i < from || at_s >= spans.start_s[i] + spans.duration_s[i]) continue;
-      const title = spans.title[i];
-      if (!families[spans.family[i]].computes) found.traffic.push({ ...traffic[title], size_B: spans.size_B[i] || traffic[title].size_B });
+      const [i, at_s] = begun(lane);
+      if (i < first[lane] || at_s >= spans.start_s[i] + spans.duration_s[i]) continue;
+      const title = spans.title[i], size_B = spans.size_B[i], sent = traffic[title];
+      if (!families[spans.family[i]].computes) found.traffic.push({ ...sent, size_B, lit: sent.level >= 0 && (sent.kind !== "pp" || size_B > 0) });
       else if (!lanes[lane].waits) found.text = titles[title];
     }
     found.state = found.text ? (form.ways[found.text[0]] ?? "other") : found.traffic.length ? "sending" : "waiting";
     return found;
+  }
+
+  // By level that is used, the bytes of all operations before each, so that those of several are a difference.
+  function sumsOf() {
+    const stageOf = lanes.map((lane) => ranks.findIndex((one) => one.rank === lane.rank)), sends = traffic.map((one) => one.sends && one.level);
+    const sum = (level) => {
+      const found = new Float64Array(spans.title.length + 1);
+      spans.title.forEach((title, i) => (found[i + 1] = found[i] + (sends[title] === level ? spans.size_B[i] * devices[stageOf[spans.lane[i]]] : 0)));
+      return [level, found];
+    };
+    return [-1, ...form.levels.keys()].map(sum).filter(([, found]) => found[found.length - 1] > 0);
+  }
+
+  // What the links of each level carry, over all devices: under way, until now, and in the whole step.
+  function carried() {
+    return sums.map(([level, sum]) => {
+      const found = { level, now_B: 0, until_B: 0, whole_B: sum[sum.length - 1] };
+      for (const lane of lanes.keys()) {
+        const [i, at_s] = begun(lane);
+        if (i < first[lane]) continue;
+        const size_B = sum[i + 1] - sum[i], done = Math.min(1, (at_s - spans.start_s[i]) / spans.duration_s[i]);
+        if (done < 1) found.now_B += size_B;
+        found.until_B += sum[i] - sum[first[lane]] + done * size_B;
+      }
+      return found;
+    });
   }
 
   function frame() {
@@ -103,11 +76,19 @@ export async function machine(element, form, options = {}) {
     context.drawImage(back, 0, 0);
     context.setTransform(ratio(), 0, 0, ratio(), 0, 0);
     now.forEach((one, stage) => device(context, one, path[stage]));
-    for (const level of form.levels.keys()) now.forEach((one, stage) => one.traffic.forEach((sent) => sent.level === level && glow(context, sent, path[stage].links[level])));
+    for (const level of form.levels.keys()) now.forEach((one, stage) => one.traffic.forEach((sent) => sent.lit && sent.level === level && glow(context, sent, path[stage].links[level])));
     now.forEach((one, stage) => notes(context, one, path[stage]));
+    if (crowd) paintAll(now);
     say(now);
     times.frame_ms = performance.now() - began;
     times.most_ms = Math.max(times.most_ms, times.frame_ms);
+  }
+
+  function paintAll(now) {
+    const context = everyone.getContext("2d");
+    context.setTransform(ratio(), 0, 0, ratio(), 0, 0);
+    context.clearRect(0, 0, everyone.width, everyone.height);
+    paintCrowd(context, many, now, colour);
   }
 
   function device(context, one, { cells, signs, places }) {
@@ -129,11 +110,12 @@ export async function machine(element, form, options = {}) {
     for (const [x, y] of places) context.fillText(one.text, x, y);
   }
 
-  function glow(context, { kind }, links) {
+  // A link that is lit, wider where more bytes are under way.
+  function glow(context, { kind, size_B }, links) {
     const k = KINDS.indexOf(kind);
     context.strokeStyle = colour.css(`--${kind}`);
     context.globalAlpha = 0.22;
-    context.lineWidth = 7;
+    context.lineWidth = LIGHT.least + LIGHT.more * Math.sqrt(size_B / (most_B || 1));
     context.stroke(links[k]);
     context.globalAlpha = 1;
     context.lineWidth = 2;
@@ -158,19 +140,23 @@ export async function machine(element, form, options = {}) {
     }
   }
 
+  function rewrite(cell, text) {
+    if (cell.textContent !== text) cell.textContent = text;
+  }
+
   // The same in words: how many devices do what, and a row for every stage. Written only where it has changed.
   function say(now) {
     const count = (...states) => now.reduce((sum, one, stage) => sum + (states.includes(one.state) ? devices[stage] : 0), 0).toLocaleString("en");
     status.textContent = `${write.time(share * whole_s)} of ${write.time(whole_s)}: ${count("forward", "backward", "other")} devices compute, ${count("sending")} send with nothing to compute, ${count("waiting")} wait`;
     slider.value = share * slider.max;
     slider.setAttribute("aria-valuetext", `${write.time(share * whole_s)} of ${write.time(whole_s)}`);
+    carried().forEach(({ now_B, until_B, whole_B }, at) => [now_B, until_B, whole_B].forEach((size_B, cell) => rewrite(links[at][cell], size_B ? write.size(size_B) : "")));
     const rows = now.map((one) => [one.text ? `${one.text}, ${SAID[one.state]}` : SAID[one.state], one.traffic.map(sends).join("; ")]), text = JSON.stringify(rows);
     if (text === said) return;
     said = text;
     rows.forEach(([does, moves], stage) => {
-      const cells = table.rows[stage];
-      if (cells[0].textContent !== does) cells[0].textContent = does;
-      if (cells[1].textContent !== moves) cells[1].textContent = moves;
+      rewrite(table.rows[stage][0], does);
+      rewrite(table.rows[stage][1], moves);
     });
   }
 
@@ -184,7 +170,10 @@ export async function machine(element, form, options = {}) {
       table.rows = [...(table.rows ?? []), cells];
       return make("tr", "", make("td", "", rank.name), make("td", "r", devices[stage].toLocaleString("en")), ...cells);
     });
+    const names = ["links", "under way", "until now", "in the step"].map((text, at) => make("th", at ? "r" : "", text));
+    const levels = sums.map(([at], row) => make("tr", "", make("td", "", at < 0 ? "to the host" : `${form.levels[at].link}, ${form.levels[at].name}`), ...links[row]));
     table.append(make("table", "", head, make("tbody", "", ...rows)));
+    if (sums.length) table.append(make("table", "ls-links", make("thead", "", make("tr", "", ...names)), make("tbody", "", ...levels)));
   }
 
   const ratio = () => window.devicePixelRatio || 1;
@@ -195,6 +184,7 @@ export async function machine(element, form, options = {}) {
     const width = Math.max(200, element.clientWidth), context = back.getContext("2d");
     place = lay(form.nodes, width, width < 620 ? 900 : 540);
     path = paths(place, stages, form.levels);
+    if (crowd) spreadAll(width);
     for (const one of [canvas, back]) Object.assign(one, { width: Math.round(width * ratio()), height: Math.round(place.height * ratio()) });
     Object.assign(canvas.style, { width: `${width}px`, height: `${place.height}px` });
     context.setTransform(ratio(), 0, 0, ratio(), 0, 0);
@@ -219,6 +209,13 @@ export async function machine(element, form, options = {}) {
     if (out && feet.length > 1) polyline(context, [[4, Math.min(...feet)], [4, Math.max(...feet)]]);
     context.stroke();
     frames(context);
+  }
+
+  function spreadAll(width) {
+    const found = spread(crowd, width, width < 620 ? 1100 : 640);
+    many = { ...crowdPaths(crowd, found, stages), ...found };
+    Object.assign(everyone, { width: Math.round(width * ratio()), height: Math.round(found.height * ratio()) });
+    Object.assign(everyone.style, { width: `${width}px`, height: `${found.height}px` });
   }
 
   // Around the nodes of a row that lie in one unit of the next level.
@@ -313,7 +310,9 @@ export async function machine(element, form, options = {}) {
   canvas.addEventListener("keydown", pressed);
   slider.addEventListener("keydown", (event) => event.key === " " && pressed(event));
   element.classList.add("ls-view");
-  element.replaceChildren(tools, status, canvas, legend(), table);
+  everyone.setAttribute("role", "img");
+  everyone.setAttribute("aria-label", form.all);
+  element.replaceChildren(tools, status, canvas, legend(), ...(crowd ? [make("p", "ls-crowd", form.all), everyone] : []), table);
   lines();
   ground();
   const asked = parseFloat(options.state?.moment);
@@ -321,5 +320,5 @@ export async function machine(element, form, options = {}) {
   frame();
   new ResizeObserver(() => element.clientWidth * ratio() !== canvas.width && (ground(), frame())).observe(element);
   onScheme(element, () => (ground(), frame()));
-  return { seek, doing, change, at: () => share, times, place: () => place };
+  return { seek, doing, change, at: () => share, times, carried, place: () => place, many: () => many };
 }

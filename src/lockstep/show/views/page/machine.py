@@ -2,7 +2,12 @@
 
 A device computes while an operation runs on its lane `compute`; it sends where a message or a collective runs and
 nothing computes, as in `Timeline.exposed_s`; else it waits, for others or for slower ranks. All devices of a pipeline
-stage do the same, so nodes that hold the same stages are drawn as one where there are more than MOST_NODES.
+stage do the same, so nodes that hold the same stages are drawn as one where there are more than MOST_NODES; every
+device is then drawn small besides (`Crowd`).
+
+A send of the pipeline has no bytes in its program, where `message_B` prices it. One that holds its device goes while
+the exchange before it lasts, and an exchange behind which nothing is sent carries nothing. Traffic is that of the
+outermost level that its group crosses, as its label says and its price counts.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.base.records import dataclass
+from lockstep.base.records import dataclass, replace
 from lockstep.base.types.plain import Json, plain
 from lockstep.price.kernels.clock import Clock
 from lockstep.price.layout.groups import group_summary
@@ -28,18 +33,20 @@ from lockstep.simulate.program import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lockstep.base.types.arrays import Array
+    from lockstep.base.types.arrays import Array, Ints
     from lockstep.decide.planner.estimate import Estimate
-    from lockstep.simulate.program import Timeline
+    from lockstep.simulate.program import Program, Timeline
 
 MOST_NODES = 64
 """Nodes that are drawn one by one; of more, one for each different set of stages, and of these as many."""
 WAYS = {"F": "forward", "B": "backward", "I": "backward", "W": "backward"}
 """What passes are, by the first letter of their names."""
+RECEIVED = "recv"
+"""Title of messages that arrive, whose bytes another device sends."""
 NAMES = {
     EXCHANGE: "pipeline exchange",
     "send": "pipeline send",
-    "recv": "pipeline receive",
+    RECEIVED: "pipeline receive",
     "norm": "norm of gradients",
 }
 """What traffic is called that has no group in its name."""
@@ -68,7 +75,34 @@ class Traffic:
     kind: str
     level: int
     text: str
-    size_B: float
+    size_B: float = 0.0
+
+    @property
+    def lit(self) -> bool:
+        """Whether it is on links: all but an exchange of the pipeline without a message."""
+        return self.level >= 0 and (self.kind != "pp" or self.size_B > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What all links of a level carry, in bytes that devices send: under way, until then, and in the whole step."""
+
+    level: int
+    now_B: float
+    until_B: float
+    whole_B: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Crowd:
+    """Every device, as nodes of a few kinds."""
+
+    stages: Ints
+    """[kinds, devices of a node]: the stage of each device, -1 for one not used."""
+    kinds: Ints
+    """[nodes]"""
+    each: int
+    """Nodes in a unit of the second level, where there is one below the outermost; else 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +119,35 @@ class Doing:
         return (WAYS.get(self.text[0], "other") if self.text else "") or ("sending" if self.traffic else "waiting")
 
 
-def nodes_of(one: Estimate) -> list[Node]:
-    """All nodes where they are few, else one for each set of stages."""
-    level, unit = one.cluster.levels[0].name, min(one.cluster.devices_per_unit(0), one.layout.world)
+def crowd_of(one: Estimate) -> Crowd:
+    """All devices in the order of their ranks; kinds of nodes in the order of their first ones."""
+    unit = min(one.cluster.devices_per_unit(0), one.layout.world)
     stage = rank_coordinates(one.layout).get(WHERE, np.zeros(one.layout.world, dtype=np.int64))
     rows = np.concatenate((stage, np.full(-len(stage) % unit, -1))).reshape(-1, unit)
-    if len(rows) <= MOST_NODES:
-        frame = _frames(one, unit)
-        return [Node(f"{level} {at}", 1, row.tolist(), frame(at)) for at, row in enumerate(rows)]
-    _, first, of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    alike = [np.flatnonzero(of.reshape(-1) == kind) for kind in np.argsort(first)]
+    found, first, of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    each = max(1, one.cluster.devices_per_unit(1) // unit) if len(one.cluster.levels) > 2 else 1
+    return Crowd(found[order], np.argsort(order)[of.reshape(-1)], each)
+
+
+def nodes_of(one: Estimate) -> list[Node]:
+    """All nodes where they are few, else one for each set of stages."""
+    level, crowd = one.cluster.levels[0].name, crowd_of(one)
+    if len(crowd.kinds) <= MOST_NODES:
+        frame = _frames(one, crowd)
+        return [Node(f"{level} {at}", 1, crowd.stages[kind].tolist(), frame(at)) for at, kind in enumerate(crowd.kinds)]
+    alike = [np.flatnonzero(crowd.kinds == kind) for kind in range(len(crowd.stages))]
     return [
-        Node(f"{level}{'s' if len(same) > 1 else ''} {numbers(same.tolist())}", len(same), rows[same[0]].tolist())
-        for same in alike
+        Node(f"{level}{'s' if len(same) > 1 else ''} {numbers(same.tolist())}", len(same), row.tolist())
+        for same, row in zip(alike, crowd.stages, strict=True)
     ]
 
 
-def _frames(one: Estimate, unit: int) -> Callable[[int], str]:
+def _frames(one: Estimate, crowd: Crowd) -> Callable[[int], str]:
     """What says in which unit of the second level a node lies."""
     if len(one.cluster.levels) < 3:
         return lambda _: ""
-    each = max(1, one.cluster.devices_per_unit(1) // unit)
-    return lambda at: f"{one.cluster.levels[1].name} {at // each}"
+    return lambda at: f"{one.cluster.levels[1].name} {at // crowd.each}"
 
 
 @dataclass(frozen=True)
@@ -114,26 +155,52 @@ class Machine:
     """What `doing` needs to know of an estimate beside its timeline."""
 
     timeline: Timeline
+    """With the bytes that every operation sends, messages of the pipeline too."""
     levels: dict[str, int]
     """By kind of traffic, the outermost level that it crosses."""
-    message_B: float
-    """Bytes that each device hands to a neighbouring stage."""
+    devices: int
+    """That each stage stands for."""
 
     @classmethod
     def of(cls, one: Estimate) -> Machine:
         """The simulated step of an estimate. Raises BadInput for a step that is too long to be drawn."""
         known, names = group_summary(one.layout, one.cluster), [level.name for level in one.cluster.levels]
         levels = {part: names.index(known[group]["level"]) for part, group in GROUPS.items() if group in known}
-        clock = Clock.of(one.cluster.device, one.job.recipe)
-        sent_B = 0.0 if one.job.transformer is None else message_B(one.job, one.layout.grid(), clock) / one.layout.tp
-        return cls(one.timeline(), {"host": -1, **levels}, float(np.asarray(sent_B)))
+        clock, sent_B = Clock.of(one.cluster.device, one.job.recipe), 0.0
+        if one.job.transformer is not None:
+            sent_B = float(np.asarray(message_B(one.job, one.layout.grid(), clock))) / one.layout.tp
+        line = _with_messages(one.timeline(), sent_B)
+        return cls(line, {"host": -1, **levels}, one.job.devices // line.program.ranks)
+
+    @property
+    def most_B(self) -> float:
+        """The largest message or collective of a device."""
+        return float(self.timeline.program.size_B.max(initial=0.0))
 
     def traffic(self, text: str, size_B: float = 0.0) -> Traffic:
         """What an operation called `text` sends."""
         word = text.partition(" ")[0]
         kind = KINDS.get(word) or (word if word in PARTS else "pp")
         level = self.levels.get(word, self.levels.get(kind, 0))
-        return Traffic(kind, level, NAMES.get(text, text), size_B or (self.message_B if kind == "pp" else 0.0))
+        return Traffic(kind, level, NAMES.get(text, text), size_B)
+
+    def title(self, i: int) -> str:
+        """What an operation is called."""
+        program = self.timeline.program
+        return program.name(int(program.label[i])) or program.name(int(program.op[i])) or _kind(program, i).name.lower()
+
+    def carried(self, frac: float) -> list[Carried]:
+        """What the links of each level that is used carry when `frac` of the step has passed."""
+        line, at_s = self.timeline, min(frac, LAST) * self.timeline.makespan_s
+        program, lasts_s = line.program, line.end_s - line.start_s
+        ids = np.flatnonzero((program.size_B > 0) & (program.kind != Kind.RECV) & (lasts_s > 0))
+        texts, of = np.unique([self.title(i) for i in ids.tolist()], return_inverse=True)
+        level = np.array([self.traffic(text).level for text in texts.tolist()], dtype=np.int64)[of]
+        done = np.clip((at_s - line.start_s[ids]) / lasts_s[ids], 0.0, 1.0)
+        now = (line.start_s[ids] <= at_s) & (at_s < line.end_s[ids])
+        size_B = self.devices * program.size_B[ids]
+        columns = np.stack((size_B * now, size_B * done, size_B))
+        return [Carried(at, *columns[:, level == at].sum(axis=1).tolist()) for at in np.unique(level).tolist()]
 
     def doing(self, frac: float) -> list[Doing]:
         """What every stage does when `frac` of the step has passed."""
@@ -144,13 +211,28 @@ class Machine:
     def _stage(self, ids: Array) -> Doing:
         program, computes, moves = self.timeline.program, "", []
         for i in ids.tolist():
-            kind, lane = Kind(int(program.kind[i])), program.streams[int(program.stream[i])]
-            text = program.name(int(program.label[i])) or program.name(int(program.op[i])) or kind.name.lower()
-            if kind == Kind.COMPUTE:
+            lane, text = program.streams[int(program.stream[i])], self.title(i)
+            if _kind(program, i) == Kind.COMPUTE:
                 computes = computes if lane == WAITING else text
             else:
                 moves.append(self.traffic(text, float(program.size_B[i])))
         return Doing(computes, tuple(moves))
+
+
+def _kind(program: Program, i: int) -> Kind:
+    return Kind(int(program.kind[i]))
+
+
+def _with_messages(line: Timeline, sent_B: float) -> Timeline:
+    """The timeline with bytes of messages, which are those of the exchange that each waits for, where it has one."""
+    program = line.program
+    sends, size_B = np.flatnonzero(program.kind == Kind.SEND), np.array(program.size_B, dtype=np.float64)
+    before = program.after[program.after_start[sends]]
+    named = program.names.index(EXCHANGE) if EXCHANGE in program.names else len(program.names)
+    exchange = (program.kind == Kind.COLLECTIVE) & (program.op == named)
+    np.add.at(size_B, np.where(exchange[before], before, sends), sent_B)
+    size_B[program.kind == Kind.RECV] = sent_B
+    return replace(line, program=replace(program, columns={**program.columns, "size_B": size_B}))
 
 
 def note(one: Estimate) -> str:
@@ -165,6 +247,14 @@ def note(one: Estimate) -> str:
     return said
 
 
+def everyone(one: Estimate) -> str:
+    """What marks of single devices mean where all are drawn, in words."""
+    return (
+        f"All {one.job.devices:,} devices: a whole square computes a forward pass, its left half a backward pass, its "
+        "upper half something else; a cross sends with nothing to compute, a dot waits."
+    )
+
+
 def joins(one: Estimate) -> str:
     """Which links are drawn, in words."""
     own, *beyond = one.cluster.levels
@@ -177,9 +267,13 @@ def machine_form(one: Estimate) -> Json:
     machine, nodes = Machine.of(one), nodes_of(one)
     form = timeline_form(machine.timeline, stands_for=[one.job.devices // one.layout.pp] * one.layout.pp)
     drawn = form["timelines"][0]
-    drawn["traffic"] = [plain(machine.traffic(title)) for title in drawn["titles"]]
+    moved = [machine.traffic(title) for title in drawn["titles"]]
+    drawn["traffic"] = [
+        {**plain(one), "sends": title != RECEIVED} for one, title in zip(moved, drawn["titles"], strict=True)
+    ]
     # What is exposed, and memory, are not drawn.
     drawn["exposed"] = {name: packed(np.zeros(0)) for name in drawn["exposed"]}
+    del drawn["spans"]["exposed_s"]
     drawn["ranks"] = [{name: rank[name] for name in ("rank", "name", "devices")} for rank in drawn["ranks"]]
     for lane in drawn["lanes"]:
         lane["waits"] = lane["name"] == WAITING
@@ -187,8 +281,17 @@ def machine_form(one: Estimate) -> Json:
     return {
         **form,
         "nodes": plain(nodes[:MOST_NODES]),
+        "all": everyone(one),
+        "crowd": _crowd_form(one) if len(nodes) < sum(node.alike for node in nodes) else None,
         "levels": levels,
         "joins": joins(one),
         "ways": WAYS,
         "last": LAST,
     }
+
+
+def _crowd_form(one: Estimate) -> Json:
+    """Every device in a few columns; a stage is one more, so that a device not used is 0."""
+    crowd = crowd_of(one)
+    unit = crowd.stages.shape[1]
+    return {"unit": unit, "each": crowd.each, "stages": packed(crowd.stages + 1), "kinds": packed(crowd.kinds)}

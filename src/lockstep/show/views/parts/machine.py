@@ -1,7 +1,8 @@
 """`--machine FILE`: one moment of a step on the nodes, devices and links of the machine, as the page draws it.
 
 A device that computes is a full square with the direction of its pass in it, one that only sends a rhombus, one that
-waits an empty square. Below the devices of a node lies its own link, below that the way out to the next level.
+waits an empty square. Below the devices of a node lies its own link, below that the way out to the next level; the
+more bytes are under way, the wider its light. Where nodes are drawn as kinds, all devices are drawn below (`crowd.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,20 @@ from typing import TYPE_CHECKING
 
 from lockstep.base.errors import BadInput
 from lockstep.base.units import format_frac, format_size, format_time, parse_frac
-from lockstep.show.views.page.machine import MOST_NODES, Doing, Machine, Node, Traffic, joins, nodes_of, note
+from lockstep.show.views.page.machine import (
+    MOST_NODES,
+    Doing,
+    Machine,
+    Node,
+    Traffic,
+    crowd_of,
+    everyone,
+    joins,
+    nodes_of,
+    note,
+)
 from lockstep.show.views.parts.bars import PART_COLOURS
+from lockstep.show.views.parts.crowd import across, draw_crowd, spread
 from lockstep.show.views.parts.figure import FAINT, INK, LETTERS, QUIET, new_figure
 
 if TYPE_CHECKING:
@@ -57,25 +70,44 @@ def plot_machine(one: Estimate, moment: str = MOMENT, where: str = "--moment") -
     machine, nodes = Machine.of(one), nodes_of(one)[:MOST_NODES]
     now = machine.doing(frac)
     places, (wide, tall) = _places(nodes)
-    side, out = INCHES / max(wide + 1.0, LEAST), len(one.cluster.levels) > 1
-    figure = new_figure((INCHES, side * tall + 1.1))
-    axes = figure.subplots()
+    side, crowd = INCHES / max(wide + 1.0, LEAST), crowd_of(one)
+    heights = [side * tall + 1.1]
+    if len(nodes) < len(crowd.kinds):
+        width, height = spread(crowd)[1]
+        heights.append((INCHES - 0.5) * height / width + 0.5)
+    figure = new_figure((INCHES, sum(heights)))
+    first, *more = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights).flat
+    _draw_nodes(first, one, machine, now, list(zip(nodes, places, strict=True)), 72 * side)
+    first.set(xlim=(-1.0, max(wide, LEAST - 1.0)), ylim=(tall, -0.2))
+    first.set_title(_title(one, machine, now, frac), loc="left", fontsize=10)
+    for axes in more:
+        draw_crowd(axes, crowd, now, COLOURS)
+        axes.set_title(everyone(one), loc="left", fontsize=8)
+    return figure
+
+
+def _draw_nodes(
+    axes: Axes,
+    one: Estimate,
+    machine: Machine,
+    now: Sequence[Doing],
+    drawn: Sequence[tuple[Node, Corner]],
+    points: float,
+) -> None:
+    """Nodes with their devices and links; `points`, the distance between two devices."""
+    levels = len(one.cluster.levels)
     axes.set_axis_off()
     axes.spines[["top", "right"]].set_visible(False)
-    drawn = list(zip(nodes, places, strict=True))
-    _devices(axes, drawn, now, 72 * side)
+    _devices(axes, drawn, now, points)
     for node, place in drawn:
-        _node(axes, node, place, out)
-        _links(axes, node, now, place, len(one.cluster.levels))
-    if out:
-        feet = [y + _foot(nodes[0]) + OUT / 2 for _, y in (places[0], places[-1])]
+        _node(axes, node, place, levels > 1)
+        _links(axes, node, now, place, levels, machine.most_B)
+    if levels > 1:
+        feet = [y + _foot(node) + OUT / 2 for node, (_, y) in (drawn[0], drawn[-1])]
         axes.plot([-0.6, -0.6], feet, color=QUIET, linewidth=0.8, zorder=0)
-    axes.set(xlim=(-1.0, max(wide, LEAST - 1.0)), ylim=(tall, -0.2))
     axes.set_aspect("equal", anchor="NW")
-    axes.set_title(_title(one, machine, now, frac), loc="left", fontsize=10)
     handles = list(_handles(axes, now))
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 0.0), ncols=6, frameon=False, fontsize=8)
-    return figure
 
 
 def _title(one: Estimate, machine: Machine, now: Sequence[Doing], frac: float) -> str:
@@ -86,14 +118,16 @@ def _title(one: Estimate, machine: Machine, now: Sequence[Doing], frac: float) -
     computing = each * len(now) - sending - waiting
     at = f"{format_time(frac * whole_s)} of {format_time(whole_s)} ({format_frac(frac)})"
     run = f"{one.job.model.name} on {one.job.devices:,} x {one.cluster.device.name}: {one.layout}"
-    said = f"{at}: {computing:,} devices compute, {sending:,} send with nothing to compute, {waiting:,} wait."
+    said = f"{at}: {computing:,} devices compute, {sending:,} send with nothing to compute, {waiting:,} wait"
+    moved = [(one.cluster.levels[of.level].link.name, of.now_B) for of in machine.carried(frac) if of.level >= 0]
+    under_way = ", ".join(f"{format_size(size_B)} over {link}" for link, size_B in moved if size_B)
+    said += f"; under way: {under_way}." if under_way else "."
     return "\n".join(fill(line, int(LETTERS * INCHES)) for line in (run, said, f"{note(one)} {joins(one)}"))
 
 
 def _across(node: Node) -> int:
     """Devices of a node beside one another."""
-    unit = len(node.stages)
-    return next((one for one in range(ceil(sqrt(unit)), int(2 * sqrt(unit)) + 1) if unit % one == 0), ceil(sqrt(unit)))
+    return across(len(node.stages))
 
 
 def _foot(node: Node) -> float:
@@ -154,15 +188,18 @@ def _cells(node: Node, corner: Corner) -> Iterator[tuple[int, Corner]]:
     """The stage and the upper left corner of every device of a node."""
     for at, stage in enumerate(node.stages):
         if stage >= 0:
-            yield stage, (corner[0] + 0.32 + at % _across(node), corner[1] + TITLE + at // _across(node))
+            yield (
+                stage,
+                (corner[0] + 0.32 + at % _across(node), corner[1] + TITLE + at // _across(node)),
+            )
 
 
-def _links(axes: Axes, node: Node, now: Sequence[Doing], corner: Corner, levels: int) -> None:
+def _links(axes: Axes, node: Node, now: Sequence[Doing], corner: Corner, levels: int, most_B: float) -> None:
     """What moves over the links of a node, with its bytes: on its own, and out of it."""
     foot = corner[1] + _foot(node)
     for stage, (left, long) in _parts(node, corner[0]).items():
         for moved in now[stage].traffic:
-            _glow(axes, moved, (left, foot, long), levels)
+            _glow(axes, moved, (left, foot, long), levels, sqrt(moved.size_B / most_B) if most_B else 0.0)
         sizes = [f"{moved.kind} {format_size(moved.size_B)}" for moved in now[stage].traffic if moved.size_B]
         axes.text(left, foot + 0.55, "  ".join(sizes[:2]), fontsize=6.5, color=INK, clip_on=True)
 
@@ -174,8 +211,8 @@ def _parts(node: Node, x: float) -> dict[int, tuple[float, float]]:
     return {stage: (x + 0.2 + at * long, long) for at, stage in enumerate(here)}
 
 
-def _glow(axes: Axes, moved: Traffic, bar: tuple[float, float, float], levels: int) -> None:
-    """A line over the link that traffic takes, with light around it; `bar` is that of the node."""
+def _glow(axes: Axes, moved: Traffic, bar: tuple[float, float, float], levels: int, share: float) -> None:
+    """A line over the link that traffic takes, with light around it, by its bytes; `bar` is that of the node."""
     from matplotlib.collections import LineCollection
 
     (left, foot, long), shift = bar, 0.14 * (list(COLOURS).index(moved.kind) - 2.5)
@@ -183,10 +220,10 @@ def _glow(axes: Axes, moved: Traffic, bar: tuple[float, float, float], levels: i
     paths = [[(left, foot - 0.3), (left + long, foot - 0.3)], [(out, foot), (out, foot + 0.3)]]
     if moved.level == levels - 1 > 0:
         paths[1] = [(-0.6 + shift / 2, low), (out, low), (out, foot)]
-    if moved.level >= 0:
+    if moved.lit:
         x, y = zip(*paths[min(1, moved.level)], strict=True)
-        light = LineCollection([list(zip(x, y, strict=True))], colors=COLOURS[moved.kind], linewidths=5, alpha=0.25)
-        axes.add_collection(light)
+        line, wide = list(zip(x, y, strict=True)), 3 + 6 * share
+        axes.add_collection(LineCollection([line], colors=COLOURS[moved.kind], linewidths=wide, alpha=0.25))
         axes.plot(x, y, color=COLOURS[moved.kind], linewidth=1.5, linestyle=LINES[moved.kind])
 
 
