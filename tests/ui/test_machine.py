@@ -19,8 +19,8 @@ from lockstep.decide.planner.estimate import Estimate
 from lockstep.price.layout.nodes import rank_coordinates
 from lockstep.price.step.passes import WAITING
 from lockstep.show.views.page.columns import unpacked
-from lockstep.show.views.page.machine import MOST_NODES, Machine, machine_form, nodes_of
-from lockstep.show.views.parts.crowd import MARKS
+from lockstep.show.views.page.machine import MOST_NODES, Crowd, Machine, machine_form, nodes_of
+from lockstep.show.views.parts.crowd import MARKS, spread
 from lockstep.show.views.parts.machine import COLOURS, LINES, SIGNS, plot_machine
 from lockstep.simulate.program import Kind
 from ui.asking import WORDS, Client
@@ -41,6 +41,7 @@ COMMAND = (
 )  # fmt: skip
 MOMENTS = (0.0, 0.013, 0.25, 0.4, 0.5, 0.77, 0.985, 0.9975, 1.0)
 IT = "document.querySelector('.ls-view')?.lockstep"
+SPREAD = """async ([crowd, width, most]) => (await import("/views/crowd.js")).spread(crowd, width, most)"""
 CARRIED = f"""(moments) => moments.map((at) => {{
   const it = {IT};
   it.seek(at);
@@ -65,7 +66,7 @@ DOING = f"""(moments) => moments.map((at) => {{
   it.seek(at);
   return [0, 1, 2, 3].map((stage) => {{
     const one = it.doing(stage);
-    return [one.state, one.text, one.traffic.map((sent) => [sent.kind, sent.level, sent.text, sent.size_B])];
+    return [one.state, one.text, one.traffic.map((sent) => [sent.kind, sent.level, sent.text, sent.size_B, sent.lit])];
   }});
 }})"""
 
@@ -225,12 +226,15 @@ def test_what_cannot_be_drawn_is_refused_at_its_option(more: tuple[str, ...], wh
 
 def test_the_page_draws_what_the_library_says(watched: Any) -> None:
     page, machine = watched(), Machine.of(asked("few"))
+    without = next(at for at in np.linspace(0, 1, 4000).tolist() if not all(
+        moved.lit for one in machine.doing(at) for moved in one.traffic))  # fmt: skip
+    moments = [*MOMENTS, without]
     opened(page)
-    shown = page.page.evaluate(DOING, list(MOMENTS))
-    for at, stages in zip(MOMENTS, shown, strict=True):
+    shown = page.page.evaluate(DOING, moments)
+    for at, stages in zip(moments, shown, strict=True):
         for (state, text, traffic), one in zip(stages, machine.doing(at), strict=True):
             assert (state, text) == (one.state, one.text), at
-            expected = [[moved.kind, moved.level, moved.text, moved.size_B] for moved in one.traffic]
+            expected = [[moved.kind, moved.level, moved.text, moved.size_B, moved.lit] for moved in one.traffic]
             assert sorted(traffic) == sorted(expected), at
     carried = page.page.evaluate(CARRIED, list(MOMENTS))
     for at, found in zip(MOMENTS, carried, strict=True):
@@ -248,6 +252,30 @@ def test_the_page_draws_what_the_library_says(watched: Any) -> None:
         assert one.text in row
         assert all(format_size(moved.size_B) in row for moved in one.traffic if moved.size_B)
     page.quiet()
+
+
+def no_two_overlap(corners: Any, wide: float, tall: float) -> bool:
+    apart = np.abs(np.asarray(corners)[:, np.newaxis] - np.asarray(corners))
+    return bool(np.all((apart[..., 0] >= wide) | (apart[..., 1] >= tall) | np.eye(len(corners), dtype=bool)))
+
+
+@pytest.mark.parametrize(("each", "room"), [(1, 800), (4, 800), (9, 800), (72, 800), (72, 90)])
+def test_nodes_of_a_unit_are_drawn_beside_one_another(each: int, room: int, watched: Any) -> None:
+    """In the picture and on the page no two tiles overlap, and no node lies in the box of another unit."""
+    crowd, page = Crowd(np.zeros((1, 8), dtype=np.int64), np.zeros(72, dtype=np.int64), each), watched()
+    words = {"unit": 8, "each": each, "kinds": [0] * 72}
+    found = page.page.evaluate(SPREAD, [words, room, 400])
+    (_, (width, height)), (across, down) = spread(crowd), (4 * 4 + 1, 2 * 4 + 1)
+    for corners, wide, tall in ((spread(crowd)[0], across, down), (found["places"], *found["tile"])):
+        assert no_two_overlap(corners, wide, tall)
+        units = np.asarray(corners).reshape(-1, each, 2)
+        boxes = np.concatenate((units.min(axis=1), units.max(axis=1)), axis=1)
+        others = [box for box in boxes.tolist() for x, y in np.asarray(corners).tolist()
+                  if box[0] <= x <= box[2] and box[1] <= y <= box[3]]  # fmt: skip
+        assert len(others) == 72
+    assert np.all(spread(crowd)[0] + (across, down) <= (width, height))
+    assert max(y + found["tile"][1] for _, y in found["places"]) <= found["height"]
+    assert max(x + found["tile"][0] for x, _ in found["places"]) <= room
 
 
 def test_the_page_draws_all_of_many_devices(watched: Any) -> None:

@@ -14,7 +14,8 @@ export function spread({ unit, each, kinds }, width, most) {
   const across = acrossOf(unit), down = Math.ceil(unit / across), blocks = Math.ceil(kinds.length / each);
   for (let step = LARGEST; ; step--) {
     const wide = across * step + APART + 2, tall = down * step + APART + LINES;
-    const columns = each > 1 ? Math.min(each, Math.ceil(Math.sqrt((each * tall) / wide))) : 1, apart = each > 1 ? BLOCKS : 0;
+    const apart = each > 1 ? BLOCKS : 0, room = Math.max(1, Math.floor((width - apart) / wide));
+    const columns = Math.min(each, room, Math.ceil(Math.sqrt((each * tall) / wide)));
     const [broad, high] = [columns * wide + apart, Math.ceil(each / columns) * tall + apart], fit = Math.max(1, Math.floor(width / broad));
     const height = Math.ceil(blocks / fit) * high;
     if (height > most && step > SMALLEST) continue;

@@ -249,9 +249,10 @@ def note(one: Estimate) -> str:
 
 def everyone(one: Estimate) -> str:
     """What marks of single devices mean where all are drawn, in words."""
+    block = f" Each block is a {one.cluster.levels[1].name}." if len(one.cluster.levels) > 2 else ""
     return (
         f"All {one.job.devices:,} devices: a whole square computes a forward pass, its left half a backward pass, its "
-        "upper half something else; a cross sends with nothing to compute, a dot waits."
+        "upper half something else; a cross sends with nothing to compute, a dot waits." + block
     )
 
 
