@@ -260,6 +260,7 @@ def test_parameters_are_cast_once_and_their_gradients_brought_back(captured: Cap
 @pytest.mark.parametrize("name", ["llama", "llama_half", "llama_adapted", "llama_wide", "gpt2"])
 def test_what_table_and_head_move(captured: Captured, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lookups, casts around the head, and sums of their gradients, of which a step of one micro-batch has none."""
+    monkeypatch.setattr(slots, "_factor", lambda *_: 1.0)
     monkeypatch.setattr(slots, "_taken", lambda _, way, side: way.passes[side])
     model, grid, recipe = question(name)
     shard = Shard(model, grid, recipe, moved_clock(recipe))

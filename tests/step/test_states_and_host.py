@@ -53,6 +53,17 @@ def test_fsdp2_copies_gathered_parameters_in_every_gathering_pass() -> None:
     assert _moved_B(_shard("nanotron", zero=1))[0] == 0.0
 
 
+def test_the_first_fsdp_joins_gradients_and_divides_them() -> None:
+    """Read and written twice in half precision where they are reduced, with a sum of a rank's part after the first."""
+    shard = _shard("fsdp-eager", zero=3)
+    count = float(shard.grid.microbatches(shard.recipe.batch))
+    added = (1 - 1 / count) * (2 + 2 * shard.recipe.gradient_B) / 8
+    assert _moved_B(shard) == pytest.approx((0, 4 + 4 + added))
+    # A single micro-batch adds to nothing.
+    once = replace(shard, recipe=replace(shard.recipe, batch=8))
+    assert _moved_B(once) == pytest.approx((0, 4 + 4))
+
+
 def test_sums_of_two_formats_take_longer_than_their_bytes() -> None:
     """nanotron adds gradients in half precision to sums in fp32; InternEvo's sums are in half precision themselves."""
     shards = _shard("nanotron"), _shard("internevo")

@@ -37,8 +37,12 @@ class Runnable:
 
 
 def best_for(to: str, found: Estimate) -> Runnable | None:
-    """The best layout that `to` can run, where it cannot run `found`, the planner's best; None where there is none."""
-    job, wanted = found.job, next(one for one in SOFTWARE.values() if one.target == to)
+    """The best layout that `to` can run, where it cannot run `found`, the planner's best; None where there is none, or
+    nothing searches its layouts.
+    """
+    job, wanted = found.job, next((one for one in SOFTWARE.values() if one.target == to.removesuffix("-cli")), None)
+    if wanted is None:
+        return None
     pins = Pins(offload=(found.layout.offload,))
     try:
         best = plan(job.model, found.cluster, job.recipe, top=1, pins=pins, software=wanted).best

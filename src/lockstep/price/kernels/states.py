@@ -1,8 +1,8 @@
 """Kernel work over the parameters and gradients of a layer, which comes with every micro-batch.
 
-Adding gradients up, and what PyTorch's FSDP2 copies: gathered parameters out of the buffer that they came in, in every
-pass that gathers them, and gradients into the one that they leave in, in the format on the wire. Both run between the
-layers' kernels, not beside them.
+Adding gradients up, and what PyTorch's FSDP copies: FSDP2 gathered parameters out of the buffer that they came in, in
+every pass that gathers them, and gradients into the one that they leave in, in the format on the wire; the first FSDP
+gradients alone. Both run between the layers' kernels, not beside them.
 
 torch.autocast casts each parameter once per micro-batch and widens its gradient, 6 bytes each, and adds it to that of
 the micro-batches before, 12. FSDP casts what it gathers instead.
@@ -23,7 +23,7 @@ from lockstep.price.kernels.clock import MIXED, WIDENED, Work
 from lockstep.price.kernels.shard import Passes, Shard
 from lockstep.price.kernels.slots import casts
 from lockstep.price.kernels.sums import stands_alone, tensors
-from lockstep.price.layout import sharing_of
+from lockstep.price.layout import Recipe, sharing_of
 
 INSIDE_FRAC = 0.5
 """Of the traffic of sums inside products, what does not hide behind them: the median of ten products on H100."""
@@ -68,9 +68,17 @@ def table_work(shard: Shard, ways: Number, looked_up: bool) -> Passes:
     return found.when(np.logical_not(mask)) + (wide if looked_up else _autocast(shard, elements, 1)).when(mask)
 
 
+def _in_one_tensor(recipe: Recipe) -> bool:
+    """Whether PyTorch's first FSDP shards, which makes one tensor of a layer's parameters."""
+    return recipe.sharding == "any" and recipe.software.kernels == "torch" and recipe.habits.gradients_freed
+
+
 def _added(shard: Shard) -> Number:
-    """Of all micro-batches, those whose gradients are added to others: all but the first where gradients were freed."""
-    if not shard.recipe.habits.gradients_freed:
+    """Of all micro-batches, those whose gradients are added to others: all but the first where gradients were freed.
+
+    What XLA makes of a single one was not seen, and counts as a sum.
+    """
+    if not shard.recipe.habits.gradients_freed or shard.recipe.software.kernels == "xla":
         return 1.0
     return 1.0 - 1.0 / np.maximum(1.0, shard.grid.microbatches(shard.recipe.batch))
 
@@ -92,11 +100,18 @@ def _sum_B(shard: Shard) -> Number:
 
 
 def _copies(shard: Shard, parameters: Number) -> Passes:
-    """What FSDP2 copies; adapters' frozen matrices are gathered too, their gradients are few."""
+    """What FSDP copies; adapters' frozen matrices are gathered too, their gradients are few.
+
+    The first FSDP's parameters are views of one tensor, so that they are not copied out of it, but their gradients are
+    joined to one, which is divided before it leaves (_runtime_utils.py: _reduce_grad, _div_if_needed).
+    """
     recipe, clock = shard.recipe, shard.clock
-    if recipe.sharding != "fsdp2":
-        return Passes(Work(), Work())
     sharing = sharing_of(recipe, shard.grid)
+    if recipe.sharding != "fsdp2":
+        joined = _in_one_tensor(recipe) and recipe.adapters is None
+        return Passes(
+            Work(), clock.stream(joined * 4.0 * clock.element_B * parameters, 2 * joined).when(sharing.scatters)
+        )
     gathered = clock.stream(2.0 * recipe.base_B * parameters)
     leaving = Work()
     if recipe.adapters is None:
@@ -110,14 +125,14 @@ def _accumulation(shard: Shard, kind: LayerKind, parameters: Number) -> Work:
 
     A pass of its own reads the new gradient, reads the sum and writes it; one converted first is written and read once
     more. Every tensor is a kernel. Inside the product the sum is read and written in place of the new gradient, and
-    norms and biases are left. Gradients that are reduced after every micro-batch are added after it, together; by FSDP2
+    norms and biases are left. Gradients that are reduced after every micro-batch are added after it, together; by FSDP
     the part that a rank keeps.
     """
     recipe, clock, added = shard.recipe, shard.clock, _added(shard)
     size_B = _sum_B(shard) * added * parameters
     own = [one for one in tensors(shard, kind) if stands_alone(one)]
     scattered = sharing_of(recipe, shard.grid).scatters
-    if recipe.sharding == "fsdp2":
+    if recipe.sharding == "fsdp2" or _in_one_tensor(recipe):
         size_B = size_B / np.where(scattered, shard.grid.shard_ranks, 1)
     if not recipe.software.options.fused_accumulation:
         return clock.stream(size_B, added * np.where(scattered, 1, len(own)))

@@ -65,7 +65,6 @@ def export(
     from lockstep.decide.planner.export import export as write
     from lockstep.decide.planner.result import Plan
     from lockstep.decide.planner.runnable import best_for
-    from lockstep.decide.planner.software import SOFTWARE
 
     if to is None and isinstance(model, Plan) and model.software is not None:
         to = model.software.target
@@ -75,8 +74,7 @@ def export(
     try:
         return Export(found, to, write(found, to), version(to))
     except Infeasible as error:
-        searched = any(one.target == to for one in SOFTWARE.values())
-        if isinstance(model, Estimate) or names_layout(layout, words) or not searched:
+        if isinstance(model, Estimate) or names_layout(layout, words):
             raise
         other = best_for(to, found)
         if other is None:
