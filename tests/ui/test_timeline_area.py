@@ -72,6 +72,9 @@ def test_a_selected_area_sums_its_spans(watched: Any, timeline: Any) -> None:
     page = watched()
     found = shown(page)
     found.get_by_role("button", name="Drag to sum what is inside").click()
+    for one in found.locator("main button[aria-label]").all():
+        written = one.inner_text()
+        assert not any(map(str.isalpha, written)) or str(one.get_attribute("aria-label")).startswith(written)
     canvas = found.locator(".ls-canvas")
     box = canvas.bounding_box()
     for down in (70, box["height"] - 4):

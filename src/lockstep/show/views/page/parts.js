@@ -10,7 +10,8 @@ export function make(name, kind = "", ...children) {
 export function button(text, title, press) {
   const made = make("button", "", text);
   Object.assign(made, { type: "button", title });
-  made.setAttribute("aria-label", title);
+  // What is spoken begins with what is written, where that is a word.
+  made.setAttribute("aria-label", /\p{L}/u.test(text) ? `${text}: ${title}` : title);
   made.addEventListener("click", press);
   return made;
 }
