@@ -95,7 +95,7 @@ LIMITS: dict[str, tuple[Callable[[], int], int]] = {
     # 630 more: a profile beside a capture, call by call, in the shell and on the page.
     # 239 more: what links carry until a moment, which exchanges have a message, and every device of a large machine.
     # 53 more: sums that first micro-batches have not, autocast before and behind the layers, a loss of fp32 logits, and
-    # what the first FSDP does to gradients.
+    # what FSDP1 does to gradients.
     "lines": (lambda: sum(text.count("\n") for text in sources().values()), 152_082),
     "fields of Recipe": (lambda: len(fields(Recipe)), 40),
     "lines of the longest function": (longest_function, 80),

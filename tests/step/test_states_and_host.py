@@ -53,7 +53,7 @@ def test_fsdp2_copies_gathered_parameters_in_every_gathering_pass() -> None:
     assert _moved_B(_shard("nanotron", zero=1))[0] == 0.0
 
 
-def test_the_first_fsdp_joins_gradients_and_divides_them() -> None:
+def test_fsdp1_joins_gradients_and_divides_them() -> None:
     """Read and written twice in half precision where they are reduced, with a sum of a rank's part after the first."""
     shard = _shard("fsdp-eager", zero=3)
     count = float(shard.grid.microbatches(shard.recipe.batch))

@@ -38,7 +38,7 @@ class Runnable:
 
 def best_for(to: str, found: Estimate) -> Runnable | None:
     """The best layout that `to` can run, where it cannot run `found`, the planner's best; None where there is none, or
-    nothing searches its layouts.
+    the planner does not know what `to` can run.
     """
     job, wanted = found.job, next((one for one in SOFTWARE.values() if one.target == to.removesuffix("-cli")), None)
     if wanted is None:

@@ -18,6 +18,9 @@ from lockstep.price.kernels.shard import Passes, Shard
 from lockstep.price.kernels.slots import way_work
 from lockstep.price.layout.losses import across_ranks
 
+CONVERSIONS = ("to fp32", "to half")
+"""Steps of a loss that change the format of its logits alone, each a kernel."""
+
 
 def loss_work(shard: Shard, logits: Number) -> Passes:
     """Work of the cross entropy over so many `logits` of a rank."""
@@ -31,14 +34,14 @@ def loss_work(shard: Shard, logits: Number) -> Passes:
 
 
 def _work(clock: Clock, chosen: Way, logits: Number) -> Passes:
-    """The same in a given way. Logits that are fp32 already are not converted to it: its other passes, which count two
-    in half precision, are over 4 bytes all the same.
+    """The same in a given way. Ways that convert logits count passes over fp32 as two, so that logits which are fp32
+    from the start take the same passes without the conversions.
     """
-    sides = tuple(
-        tuple(one for one in side if not one.what.startswith("to ")) for side in (chosen.forward, chosen.backward)
-    )
-    if clock.element_B < FP32_B or sides == (chosen.forward, chosen.backward):
+    sides = chosen.forward, chosen.backward
+    kept = [tuple(one for one in side if one.what not in CONVERSIONS) for side in sides]
+    left = [len(side) - len(those) for side, those in zip(sides, kept, strict=True)]
+    if clock.element_B < FP32_B or not any(left):
         return way_work(clock, chosen, logits)
-    there, back = (count - 1 for count in chosen.kernels)
-    wide = replace(chosen, forward=sides[0], backward=sides[1], kernels=(there, back))
+    there, back = (count - fewer for count, fewer in zip(chosen.kernels, left, strict=True))
+    wide = replace(chosen, forward=kept[0], backward=kept[1], kernels=(there, back))
     return way_work(replace(clock, element_B=FP32_B / 2), wide, logits)

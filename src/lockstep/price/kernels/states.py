@@ -1,7 +1,7 @@
 """Kernel work over the parameters and gradients of a layer, which comes with every micro-batch.
 
 Adding gradients up, and what PyTorch's FSDP copies: FSDP2 gathered parameters out of the buffer that they came in, in
-every pass that gathers them, and gradients into the one that they leave in, in the format on the wire; the first FSDP
+every pass that gathers them, and gradients into the one that they leave in, in the format on the wire; FSDP1
 gradients alone. Both run between the layers' kernels, not beside them.
 
 torch.autocast casts each parameter once per micro-batch and widens its gradient, 6 bytes each, and adds it to that of
@@ -76,7 +76,7 @@ def _in_one_tensor(recipe: Recipe) -> bool:
 def _added(shard: Shard) -> Number:
     """Of all micro-batches, those whose gradients are added to others: all but the first where gradients were freed.
 
-    What XLA makes of a single one was not seen, and counts as a sum.
+    What XLA does with a single micro-batch was not observed, so that its first gradients are priced as sums too.
     """
     if not shard.recipe.habits.gradients_freed or shard.recipe.software.kernels == "xla":
         return 1.0
@@ -102,7 +102,7 @@ def _sum_B(shard: Shard) -> Number:
 def _copies(shard: Shard, parameters: Number) -> Passes:
     """What FSDP copies; adapters' frozen matrices are gathered too, their gradients are few.
 
-    The first FSDP's parameters are views of one tensor, so that they are not copied out of it, but their gradients are
+    FSDP1's parameters are views of one tensor, so that they are not copied out of it, but their gradients are
     joined to one, which is divided before it leaves (_runtime_utils.py: _reduce_grad, _div_if_needed).
     """
     recipe, clock = shard.recipe, shard.clock

@@ -251,8 +251,8 @@ def everyone(one: Estimate) -> str:
     """What marks of single devices mean where all are drawn, in words."""
     block = f" Each block is a {one.cluster.levels[1].name}." if len(one.cluster.levels) > 2 else ""
     return (
-        f"All {one.job.devices:,} devices: a whole square computes a forward pass, its left half a backward pass, its "
-        "upper half something else; a cross sends with nothing to compute, a dot waits." + block
+        f"All {one.job.devices:,} devices. A full square is a forward pass, its left half a backward pass, its upper "
+        "half other computing; a cross is sending with nothing to compute, a dot is waiting." + block
     )
 
 

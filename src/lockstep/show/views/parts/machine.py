@@ -188,10 +188,7 @@ def _cells(node: Node, corner: Corner) -> Iterator[tuple[int, Corner]]:
     """The stage and the upper left corner of every device of a node."""
     for at, stage in enumerate(node.stages):
         if stage >= 0:
-            yield (
-                stage,
-                (corner[0] + 0.32 + at % _across(node), corner[1] + TITLE + at // _across(node)),
-            )
+            yield stage, (corner[0] + 0.32 + at % _across(node), corner[1] + TITLE + at // _across(node))
 
 
 def _links(axes: Axes, node: Node, now: Sequence[Doing], corner: Corner, levels: int, most_B: float) -> None:
